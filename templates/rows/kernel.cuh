@@ -19,6 +19,7 @@ __device__ __forceinline__ void load_row(const Params& p, const Place& place, Va
   const StepParams& step = p.steps[source_step(C.chain)];
   const long long start = start_of_row<C>(place, p.x_stride, p.x_stride_token);
   const long long start2 = start_of_row<C>(place, step.in_stride, step.in_stride_token);
+  const int first = column_of<C>(place, 0);
   Raw<C.dtype> raw[kVectors];
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
@@ -26,9 +27,9 @@ __device__ __forceinline__ void load_row(const Params& p, const Place& place, Va
     raw[j] = zeros8<C.dtype>();
     if (place.source < 0 || (has_tail(C) && column >= C.columns)) continue;
     if (S.kind == RowPart::join && column >= S.first) {
-      raw[j] = load8<C.dtype>(step.in, start2 + column - S.first);
+      raw[j] = load8<C.dtype>(step.in, start2 + first - S.first + columns_to<C>(j));
     } else {
-      raw[j] = load8<C.dtype>(p.x, start + column);
+      raw[j] = load8<C.dtype>(p.x, start + first + columns_to<C>(j));
     }
   }
 #pragma unroll

@@ -111,6 +111,12 @@ __device__ __forceinline__ int column_of(const Place& place, int vector) {
   return (vector * C.threads_of_row + place.thread) * kVector;
 }
 
+// From a thread's first vector to another, in columns: a constant of addresses.
+template <Config C>
+__device__ __forceinline__ constexpr int columns_to(int vector) {
+  return vector * C.threads_of_row * kVector;
+}
+
 // Whether a step works on a thread's vector. Where all threads' are inside, or outside, the compiler knows.
 template <Config C, RowStep S>
 __device__ __forceinline__ bool is_in(const Place& place, int vector) {

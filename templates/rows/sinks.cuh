@@ -50,11 +50,10 @@ __device__ __forceinline__ void store(const Params& p, const Place& place, const
   const StepParams& step = p.steps[kNumber];
   const long long start = start_of_sink<C, S>(p, step, place, step.out_stride);
   if (start < 0) return;
+  const long long first = start + column_of<C>(place, 0) - S.first;
 #pragma unroll
-  for (int j = 0; j < vectors_of_thread(C); ++j) {
-    const int column = column_of<C>(place, j);
-    if (is_in<C, S>(place, j)) store8<stored_type(S, C.dtype)>(step.out, start + column - S.first, x.v[j]);
-  }
+  for (int j = 0; j < vectors_of_thread(C); ++j)
+    if (is_in<C, S>(place, j)) store8<stored_type(S, C.dtype)>(step.out, first + columns_to<C>(j), x.v[j]);
 }
 
 __device__ __forceinline__ float largest_of(const float (&v)[kVector]) {
@@ -94,15 +93,35 @@ __device__ __forceinline__ unsigned encode_e2m1_eight(const float (&v)[kVector],
   return quantize::code_word(q, signs);
 }
 
+// Eight of bf16, as they were read, and the approximate inverse of a scale of four significant bits, or the power of
+// two itself. As in quantize/round.cuh a quotient is a boundary or more than half of 2^-10 away from it; times 2^-14
+// that is more than half a last place of f16's subnormals too, where e2m1's codes are bits 9 to 11. From there on they
+// are rounded as integers, to nearest even. The quotient has the sign; NaN, which has none here, is +6.
+__device__ __forceinline__ unsigned encode_e2m1_of_bf16(const float (&v)[kVector], float inverse) {
+  constexpr unsigned kOne = 0x00010001u;
+  const float scaled = __fmul_rn(inverse, 0x1p-14f);
+  unsigned q[kVector / 2], rounded[kVector / 2];
+#pragma unroll
+  for (int i = 0; i < kVector / 2; ++i) {
+    q[i] = ptx::cvt_pack<DType::f16>(__fmul_rn(v[2 * i], scaled), __fmul_rn(v[2 * i + 1], scaled));
+    const unsigned magnitude = ptx::min_abs_f16x2(quantize::kSixes, q[i]);
+    // Half a step is added later: with this a tie goes up from odd codes alone.
+    rounded[i] = magnitude + ((magnitude >> 9) & kOne) - kOne;
+  }
+  return quantize::code_word(rounded, q);
+}
+
 // Eight values of a block-scaled format, of a block whose largest magnitude is amax, and the scale's code.
-template <Config C, RowStep S>
+template <Config C, RowStep S, bool kIsAsRead = false>
 __device__ __forceinline__ void encode(const float (&v)[kVector], float amax, quantize::Unit unit, unsigned& code,
                                        unsigned (&words)[2]) {
   constexpr bool kIsSoftware = value_type(S.format) == ValueType::e2m1 && C.conversion == Conversion::software;
   const float most = fminf(amax, quantize::largest_float());
   if constexpr (S.format == BlockFormat::nvfp4) {
     const float d = quantize::divisor_nvfp4<!S.has_global>(most, unit, code);
-    if constexpr (kIsSoftware && !S.has_global) {
+    if constexpr (kIsSoftware && !S.has_global && kIsAsRead) {
+      words[0] = encode_e2m1_of_bf16(v, ptx::rcp_approx(d == 0 ? 1.0f : d));
+    } else if constexpr (kIsSoftware && !S.has_global) {
       words[0] = encode_e2m1_eight<false>(v, d == 0 ? 1.0f : d);
     } else {
       float q[kVector];
@@ -119,7 +138,9 @@ __device__ __forceinline__ void encode(const float (&v)[kVector], float amax, qu
   } else {
     code = quantize::ue8m0_code<S.format, ScaleRounding::up>(most);
     const float inverse = quantize::inverse_power(code);
-    if constexpr (kIsSoftware) {
+    if constexpr (kIsSoftware && kIsAsRead) {
+      words[0] = encode_e2m1_of_bf16(v, inverse);
+    } else if constexpr (kIsSoftware) {
       words[0] = encode_e2m1_eight<true>(v, inverse);
     } else {
       float q[kVector];
@@ -143,7 +164,11 @@ __device__ __forceinline__ void quantize_blocks(const Params& p, const Place& pl
   constexpr int kBlocks = kWidth / kBlock;
   const StepParams& step = p.steps[kNumber];
   const long long row = row_of_sink<S>(p, place);
-  char* const row_values = static_cast<char*>(step.out) + row * (kWidth * value_bits(S.format) / 8);
+  // Of the thread's first vector, whether it is in or not.
+  const int vector = place.thread - S.first / kVector;
+  char* const first_values =
+      static_cast<char*>(step.out) + row * (kWidth * value_bits(S.format) / 8) + vector * value_bits(S.format);
+  char* const first_scale = static_cast<char*>(step.out2) + row * kBlocks + vector / kLanes;
   quantize::Unit unit = {};
   if constexpr (S.has_global) unit = quantize::unit_of_scale(*static_cast<const float*>(step.in));
 #pragma unroll
@@ -152,17 +177,21 @@ __device__ __forceinline__ void quantize_blocks(const Params& p, const Place& pl
     const float amax = over_lanes<kLanes>(largest_of(x.v[j]));
     if (!is_in<C, S>(place, j) || row < 0) continue;
     unsigned code = 0, words[2];
-    encode<C, S>(x.v[j], amax, unit, code, words);
-    char* const values = row_values + static_cast<unsigned>(at) * value_bits(S.format) / 8;
+    encode<C, S, is_as_read(C, kNumber)>(x.v[j], amax, unit, code, words);
+    char* const values = first_values + columns_to<C>(j) * value_bits(S.format) / 8;
     if constexpr (value_type(S.format) == ValueType::e2m1) {
       ptx::st_global_u32(values, words[0]);
     } else {
       ptx::st_global_v2(values, words[0], words[1]);
     }
-    if (place.thread % kLanes == 0)
+    if (place.thread % kLanes != 0) continue;
+    if constexpr (S.form == ScaleForm::plain) {
+      ptx::st_global_u8(first_scale + columns_to<C>(j) / kBlock, code);
+    } else {
       ptx::st_global_u8(static_cast<char*>(step.out2) +
                             scale_offset(S.form, p.rows, kBlocks, 0, row, static_cast<unsigned>(at) / kBlock),
                         code);
+    }
   }
 }
 

@@ -226,6 +226,19 @@ TESSERA_HD constexpr bool has_named_rows(const RowChain& chain) {
   return has_part(chain, RowPart::gather) || has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress);
 }
 
+// Whether a step finds its columns as they were read, in bf16.
+TESSERA_HD constexpr bool is_as_read(const Config& c, int number) {
+  const RowPart source = source_of(c.chain);
+  if (c.dtype != DType::bf16 || (source != RowPart::end && source != RowPart::join)) return false;
+  const RowStep& sink = c.chain.steps[number];
+  for (int i = 0; i < number; ++i) {
+    const RowStep& step = c.chain.steps[i];
+    if (is_row_sink(step.kind) || step.kind == RowPart::gather || step.kind == source) continue;
+    if (step.first <= last_column(sink, c.columns) && last_column(step, c.columns) >= sink.first) return false;
+  }
+  return true;
+}
+
 // With pages a row is a head of a token: slots and strides are those of tokens.
 TESSERA_HD constexpr bool goes_with_pages(const RowStep& step) {
   if (step.kind == RowPart::gather || step.kind == RowPart::cache || step.is_placed) return false;
