@@ -1,6 +1,7 @@
-// Candidates are divisions of a CTA's warps among rows and parts of k. a is read once, whatever they are; b is read by
-// every CTA of other rows, so many rows take CTAs of many; few rows take parts of k, which put more loads on their way
-// (28,672 columns on an H100, us with 4 by 1 warps, 2 by 4, 1 by 7: 4,096 rows 104, 145, 175; 137 rows 59, 26, 19).
+// Candidates are divisions of a CTA's warps among rows and steps of k, and CTAs of a cluster among parts of k. One CTA
+// or two on each multiprocessor is what the choice aims at, with as many rows each as that leaves: b is read by every
+// CTA of other rows (28,672 columns on an H100, us: 8,192 rows 162 with 64 rows a CTA and clusters of 2, 188 with 128
+// and 8; 137 rows in 16 parts 8.6 with 32 and 2, 13.4 with 32 and 8; 4,096 in 4 parts 87 with 64, 96 with 128).
 #include "generator/mhc/mhc_product_operator.h"
 
 #include <fmt/format.h>
@@ -22,9 +23,9 @@ namespace {
 struct Division {
   int warps_m, warps_k;
 };
-constexpr Division kDivisions[] = {{4, 1}, {8, 1}, {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 7}};
-constexpr int kMultiprocessors = 132, kWarpsOfMultiprocessor = 8;
-constexpr double kManyRows = 4096;
+constexpr Division kDivisions[] = {{1, 4}, {2, 4}, {4, 2}};
+constexpr int kClusters[] = {1, 2, 4, 8};
+constexpr std::int64_t kMultiprocessors = 132, kFewRows = 256, kManyRows = 4096;
 
 constexpr std::int64_t kMhcMaxStride = std::int64_t{1} << 40;
 
@@ -78,6 +79,23 @@ LaunchPlan launch_of(const mhc_product::Config& c, const std::string& arch, cons
   buffer("d", BufferRole::output, "f32", std::move(d), std::move(d_strides), 4);
   buffer("sum_squares", BufferRole::output, "f32", std::move(squares), std::move(squares_strides), 4);
 
+  const auto map = [&](const char* name, TensorMapType type, TensorMapSwizzle swizzle, std::vector<Expression> dims,
+                       std::vector<Expression> strides, std::vector<std::uint32_t> box) {
+    TensorMapRecipe recipe;
+    recipe.name = recipe.buffer = name;
+    recipe.type = type;
+    recipe.swizzle = swizzle;
+    recipe.element_strides.assign(dims.size(), 1);
+    recipe.dims = std::move(dims);
+    recipe.strides_bytes = std::move(strides);
+    recipe.box = std::move(box);
+    launch.tensor_maps.push_back(std::move(recipe));
+  };
+  map("a", TensorMapType::bf16, TensorMapSwizzle::b128, {e("k"), e("max(m, 1)")}, {e("a_stride_m * 2")},
+      {mhc_product::kChunk, static_cast<std::uint32_t>(mhc_product::rows_of_cta(c))});
+  map("b", TensorMapType::f32, TensorMapSwizzle::b128, {e("k"), Expression(c.n)}, {e("b_stride_n * 4")},
+      {mhc_product::kPanel, static_cast<std::uint32_t>(c.n)});
+
   LaunchStep step;
   step.entry = kernel;
   const auto pointer = [&](const char* name) {
@@ -88,10 +106,9 @@ LaunchPlan launch_of(const mhc_product::Config& c, const std::string& arch, cons
     step.parameters.push_back(
         {.name = name, .kind = kind, .value = Expression::parse(name), .source = {}, .offset_bytes = {}});
   };
-  pointer("a");
-  value("a_stride_m", ParameterKind::i64);
-  pointer("b");
-  value("b_stride_n", ParameterKind::i64);
+  for (const char* const name : {"a", "b"})
+    step.parameters.push_back(
+        {.name = name, .kind = ParameterKind::tensor_map, .value = {}, .source = name, .offset_bytes = {}});
   pointer("d");
   value("d_stride_m", ParameterKind::i64);
   value("d_stride_split", ParameterKind::i64);
@@ -124,25 +141,29 @@ void MhcProductOperator::require_facts(const MhcProduct&) {}
 std::vector<mhc_product::Config> MhcProductOperator::candidates(const MhcProduct& problem) {
   std::vector<mhc_product::Config> list;
   for (const Division& division : kDivisions)
-    list.push_back({.n = problem.n,
-                    .splits = problem.splits,
-                    .warps_m = problem.warps_m.value_or(division.warps_m),
-                    .warps_k = problem.warps_k.value_or(division.warps_k),
-                    .ctas = problem.ctas.value_or(mhc_product::kMaxCtas)});
+    for (const int ctas : kClusters)
+      list.push_back({.n = problem.n,
+                      .splits = problem.splits,
+                      .warps_m = problem.warps_m.value_or(division.warps_m),
+                      .warps_k = problem.warps_k.value_or(division.warps_k),
+                      .ctas = problem.ctas.value_or(ctas)});
   return list;
 }
 
-// Rows a CTA as long as they fill the device; else more parts of k.
+// Distance from the rows a CTA and the CTAs a cluster that leave no multiprocessor with nothing and none with more than
+// two CTAs; clusters of 4 and 8 were better with one.
 double MhcProductOperator::score(const Config& config, const MhcProduct& problem) {
-  const double rows = problem.m >= 0 ? static_cast<double>(problem.m) : kManyRows;
-  const double tiles = std::ceil(std::max(rows, 1.0) / mhc_product::rows_of_cta(config));
-  const double warps = config.warps_m * config.warps_k;
-  const double filled = tiles * config.ctas * config.splits * warps / (kWarpsOfMultiprocessor * kMultiprocessors);
-  const double covered = std::max(rows, 1.0) / (tiles * mhc_product::rows_of_cta(config));
-  // b beside a, through the L2.
-  const double extra = 2.0 * config.n / mhc_product::rows_of_cta(config);
-  const double few = filled * covered < 0.5 ? 0.15 * config.warps_k : 0;
-  return std::min(filled * covered, 1.0) + few - 0.2 * extra - (warps > 4 ? 0.1 : 0);
+  const std::int64_t rows = problem.m >= 0 ? std::max<std::int64_t>(problem.m, 1) : kManyRows;
+  const auto ctas_of = [&](std::int64_t of_cta) { return (rows + of_cta - 1) / of_cta * problem.splits; };
+  std::int64_t best_rows = mhc_product::kRowsOfWarp;
+  if (rows > kFewRows) best_rows = ctas_of(2 * best_rows) <= 2 * kMultiprocessors ? 2 * best_rows : 4 * best_rows;
+  const std::int64_t tiles = ctas_of(mhc_product::rows_of_cta(config));
+  int best_ctas = 1;
+  for (const int ctas : kClusters)
+    if (tiles * ctas <= (ctas > 2 ? 1 : 2) * kMultiprocessors) best_ctas = ctas;
+  const auto distance = [](double x, double y) { return std::abs(std::log2(x / y)); };
+  return -distance(mhc_product::rows_of_cta(config), static_cast<double>(best_rows)) -
+         0.5 * distance(config.ctas, best_ctas);
 }
 
 std::string MhcProductOperator::merit(const Config& config, const MhcProduct&) {
@@ -170,6 +191,8 @@ std::string MhcProductOperator::explain(const Config& config, const Verdict& ver
       return fmt::format("{} splits: 1 to {}", found, bound);
     case mhc_product::Rule::warps_out_of_range:
       return fmt::format("{} warps in a CTA: 1 to {}", found, bound);
+    case mhc_product::Rule::warps_k_not_steps:
+      return fmt::format("{} warps along k: they share {} steps of a chunk, so 1, 2 or 4", found, bound);
     case mhc_product::Rule::ctas_out_of_range:
       return fmt::format("{} CTAs of a cluster: a power of two up to {} needed", found, bound);
     case mhc_product::Rule::smem_exceeded:
@@ -184,14 +207,20 @@ std::string MhcProductOperator::kernel_name(Arch arch, const Config& config) {
 }
 
 void MhcProductOperator::describe(const Config& config, Plan& plan) {
-  plan.operands = {operand("a", "bf16", "read, 16 bytes a lane"), operand("b", "f32", "read as two bf16 numbers"),
-                   operand("d", "f32", "written"), operand("sum_squares", "f32", "written")};
+  plan.operands = {operand("a", "bf16", "TMA load, ldmatrix"),
+                   operand("b", "f32", "TMA load, read as two bf16 numbers"), operand("d", "f32", "written"),
+                   operand("sum_squares", "f32", "written")};
   plan.smem_bytes = mhc_product::smem_bytes(config);
-  plan.smem = {{"b, then sums of warps", 0, mhc_product::ring_bytes(config), 1, {}}};
+  const mhc_product::SmemLayout layout = mhc_product::smem_layout(config);
+  const int stages = mhc_product::stages(config);
+  plan.smem = {{"a, then sums of warps", layout.a, stages * mhc_product::a_slot_bytes(config), stages, {}},
+               {"b", layout.b, stages * mhc_product::b_slot_bytes(config), stages, {}}};
   if (config.ctas > 1)
-    plan.smem.push_back(
-        {"sums of the cluster", mhc_product::ring_bytes(config), mhc_product::gathered_bytes(config), 1, {}});
-  plan.roles = {{.name = "product", .first_warp = 0, .warps = config.warps_m * config.warps_k, .registers = 0}};
+    plan.smem.push_back({"sums of the cluster", layout.gathered, mhc_product::gathered_bytes(config), 1, {}});
+  plan.smem.push_back({"barriers", layout.barriers, mhc_product::smem_bytes(config) - layout.barriers, 1, {}});
+  const int products = mhc_product::product_warps(config);
+  plan.roles = {{.name = "product", .first_warp = 0, .warps = products, .registers = 0},
+                {.name = "load", .first_warp = products, .warps = 1, .registers = 0}};
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }
 
@@ -200,8 +229,8 @@ std::string MhcProductOperator::launch_bounds() {
 }
 
 std::string MhcProductOperator::call(const Config&) {
-  return "tessera::mhc_product::kernel<kConfig>(\n      {a, a_stride_m, static_cast<const float*>(b), b_stride_n,\n"
-         "       static_cast<float*>(d), d_stride_m, d_stride_split, static_cast<float*>(sum_squares),\n"
+  return "tessera::mhc_product::kernel<kConfig>(\n      {a, b, static_cast<float*>(d), d_stride_m, d_stride_split, "
+         "static_cast<float*>(sum_squares),\n"
          "       sum_squares_stride_split, m, k})";
 }
 

@@ -9,12 +9,13 @@ inline constexpr Config kConfig{};
 }  // namespace tessera::mhc_product
 
 using tessera::mhc_product::kConfig;
+using tessera::ptx::TensorMap;
 
 extern "C" __global__ void __launch_bounds__(tessera::mhc_product::threads(kConfig),
                                              tessera::mhc_product::min_ctas(kConfig))
-    tessera_mhc_product(void* a, long long a_stride_m, float* b, long long b_stride_n, float* d, long long d_stride_m,
-                        long long d_stride_split, float* sum_squares, long long sum_squares_stride_split, int m,
-                        int k) {
+    tessera_mhc_product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d,
+                        long long d_stride_m, long long d_stride_split, float* sum_squares,
+                        long long sum_squares_stride_split, int m, int k) {
   tessera::mhc_product::kernel<kConfig>(
-      {a, a_stride_m, b, b_stride_n, d, d_stride_m, d_stride_split, sum_squares, sum_squares_stride_split, m, k});
+      {a, b, d, d_stride_m, d_stride_split, sum_squares, sum_squares_stride_split, m, k});
 }

@@ -1,23 +1,27 @@
-// The body of mHC's product. In and out: see spec/mhc_product.h.
+// The body of mHC's product. In and out, and who does what: see spec/mhc_product.h.
 #pragma once
 
 #include "common/illegal_config.cuh"
+#include "common/ring.cuh"
 #include "ptx/address.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
-#include "ptx/global_written.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/fence.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/math.cuh"
+#include "ptx/matrix.cuh"
+#include "ptx/mbarrier.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/shared_words.cuh"
+#include "ptx/tma.cuh"
 #include "spec/mhc_product.h"
 
 namespace tessera::mhc_product {
 
 struct Params {
-  const void* a;
-  long long a_stride_m;
-  const float* b;
-  long long b_stride_n;
+  const ptx::TensorMap& a;
+  const ptx::TensorMap& b;
   float* d;
   long long d_stride_m;
   long long d_stride_split;
@@ -27,7 +31,7 @@ struct Params {
   int k;
 };
 
-inline constexpr int kTilesM = kRowsOfWarp / 16, kHalves = kChunk / kHalfChunk;
+inline constexpr int kTilesM = kRowsOfWarp / 16;
 
 // A lane's sums: elements of mma's D, and squares of rows g and g + 8 of each 16.
 template <Config C>
@@ -36,154 +40,131 @@ struct Sums {
   float squares[kTilesM][2];
 };
 
-// 8 elements of rows g and g + 8 of each 16, from two places of k.
-struct Elements {
-  ptx::Vector4 of[kHalves][kTilesM][2];
+// Where the CTA's part of k begins and ends.
+struct Chunks {
+  int begin, end;
 };
-
-struct Place {
-  int group;   // of 4 lanes: which row of 8
-  int member;  // of the group: which 8 of 32 columns
-  int row;     // the warp's first
-  int turn;    // which of the CTA's warps_k chunks of a round is the warp's
-  int chunk;   // where the CTA's part of k begins, and where it ends
-  int end;
-};
-
 template <Config C>
-__device__ __forceinline__ Place place_of_warp(const Params& p) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int rank = static_cast<int>(blockIdx.x) % C.ctas, tile = static_cast<int>(blockIdx.x) / C.ctas;
-  const int part = static_cast<int>(blockIdx.y) * C.ctas + rank;
+__device__ __forceinline__ Chunks chunks_of_cta(int k) {
+  const int part = static_cast<int>(blockIdx.y) * C.ctas + static_cast<int>(blockIdx.x) % C.ctas;
   constexpr int kParts = C.splits * C.ctas;
-  const long long chunks = p.k / kChunk;
-  Place place;
-  place.group = lane / 4;
-  place.member = lane % 4;
-  place.row = tile * rows_of_cta(C) + warp % C.warps_m * kRowsOfWarp;
-  place.turn = warp / C.warps_m;
-  place.chunk = static_cast<int>(chunks * part / kParts);
-  place.end = static_cast<int>(chunks * (part + 1) / kParts);
-  return place;
+  const long long chunks = k / kChunk;
+  return {static_cast<int>(chunks * part / kParts), static_cast<int>(chunks * (part + 1) / kParts)};
 }
 
-// 4 neighbours of a row of b for each of these: of the group of warps that have the same columns.
 template <Config C>
-struct Coefficients {
-  static constexpr int kQuads = kChunk / 4, kThreads = kWarp * C.warps_m;
-  static constexpr int kCount = (C.n * kQuads + kThreads - 1) / kThreads;
-  ptx::Vector4 of[kCount];
-};
+__device__ __forceinline__ unsigned first_barrier(unsigned smem) {
+  return smem + smem_layout(C).barriers;
+}
 
-// Of the chunk; behind the CTA's last one nothing.
+// One thread.
 template <Config C>
-__device__ __forceinline__ void load_b(const Params& p, const Place& place, int chunk, Coefficients<C>& b) {
-  using B = Coefficients<C>;
-  if (chunk >= place.end) return;
+__device__ __forceinline__ void load(const Params& p, unsigned smem, Chunks chunks) {
+  constexpr int kSlots = stages(C);
+  const int row = static_cast<int>(blockIdx.x) / C.ctas * rows_of_cta(C);
+  common::RingPosition<kSlots> ring;
+#pragma unroll 1
+  for (int chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+    const unsigned full = first_barrier<C>(smem) + 8 * ring.slot;
+    ptx::mbarrier_wait_parity(common::empty_behind<kSlots>(full), ring.parity ^ 1);
+    ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C) + b_slot_bytes(C));
+    ptx::tma_load_2d(smem + ring.slot * a_slot_bytes(C), p.a, full, chunk * kChunk, row);
 #pragma unroll
-  for (int i = 0; i < B::kCount; ++i) {
-    const int at = i * B::kThreads + static_cast<int>(threadIdx.x) % B::kThreads;
-    if (C.n * B::kQuads % B::kThreads == 0 || at < C.n * B::kQuads)
-      b.of[i] = ptx::ld_global_v4_written(p.b + at / B::kQuads * p.b_stride_n + static_cast<long long>(chunk) * kChunk +
-                                          4 * (at % B::kQuads));
+    for (int i = 0; i < kPanels; ++i)
+      ptx::tma_load_2d(smem + smem_layout(C).b + ring.slot * b_slot_bytes(C) + i * (b_slot_bytes(C) / kPanels), p.b,
+                       full, chunk * kChunk + i * kPanel, 0);
+    ring.advance();
   }
 }
 
 // x to bf16, rounded, and what that leaves over, as pairs.
-__device__ __forceinline__ void split(float low, float high, unsigned& first, unsigned& second) {
-  first = ptx::cvt_pack<DType::bf16>(low, high);
-  second = ptx::cvt_pack<DType::bf16>(low - __uint_as_float(first << 16), high - __uint_as_float(first & 0xffff0000u));
+__device__ __forceinline__ void split(unsigned low, unsigned high, unsigned& first, unsigned& second) {
+  first = ptx::cvt_pack<DType::bf16>(__uint_as_float(low), __uint_as_float(high));
+  second = ptx::cvt_pack<DType::bf16>(__uint_as_float(low) - __uint_as_float(first << 16),
+                                      __uint_as_float(high) - __uint_as_float(first & 0xffff0000u));
 }
 
-// Quad q of row 8 tile + g: half q / 8, member q / 2 % 4, step q % 2 of the half.
+__device__ __forceinline__ void add_squares(unsigned pair, float& sum) {
+  const float low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
+  sum = fmaf(low, low, sum);
+  sum = fmaf(high, high, sum);
+}
+
+// The steps of a chunk that are the warp's. a: of the lane, its row and 16 bytes of the first step; b: of the lane, its
+// first two columns of the first panel.
 template <Config C>
-__device__ __forceinline__ void store_b(const Coefficients<C>& b, unsigned stage) {
-  using B = Coefficients<C>;
+__device__ __forceinline__ void multiply(unsigned a, unsigned b, int turn, Sums<C>& sums) {
+  constexpr unsigned kPanelBytes = b_slot_bytes(C) / kPanels;
 #pragma unroll
-  for (int i = 0; i < B::kCount; ++i) {
-    const int at = i * B::kThreads + static_cast<int>(threadIdx.x) % B::kThreads;
-    const int row = at / B::kQuads, quad = at % B::kQuads;
-    const int step = quad / 8 * 2 + quad % 2, lane = row % kTileN * 4 + quad / 2 % 4;
-    ptx::Words4 words;
-    split(__uint_as_float(b.of[i].x), __uint_as_float(b.of[i].y), words.x, words.z);
-    split(__uint_as_float(b.of[i].z), __uint_as_float(b.of[i].w), words.y, words.w);
-    if (C.n * B::kQuads % B::kThreads == 0 || at < C.n * B::kQuads)
-      ptx::st_shared_v4(stage + static_cast<unsigned>(((step * C.n / kTileN + row / kTileN) * kWarp + lane) * 16),
-                        words);
-  }
-}
-
-__device__ __forceinline__ void load_a(const Place& place, const char* const (&rows)[kTilesM][2], int chunk,
-                                       Elements& a) {
-#pragma unroll
-  for (int half = 0; half < kHalves; ++half) {
-    const int at = chunk * kChunk + half * kHalfChunk + place.member * kVector;
-#pragma unroll
-    for (int tile = 0; tile < kTilesM; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) a.of[half][tile][i] = ptx::ld_global_v4_written(rows[tile][i] + 2LL * at);
-    }
-  }
-}
-
-__device__ __forceinline__ void add_squares(const ptx::Vector4& pairs, float& sum) {
-  const unsigned words[4] = {pairs.x, pairs.y, pairs.z, pairs.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float low = __uint_as_float(words[i] << 16), high = __uint_as_float(words[i] & 0xffff0000u);
-    sum = fmaf(low, low, sum);
-    sum = fmaf(high, high, sum);
-  }
-}
-
-// A chunk. stage: of the warp's lane.
-template <Config C>
-__device__ __forceinline__ void multiply(unsigned stage, const Elements& a, Sums<C>& sums) {
-  constexpr int kTilesN = C.n / kTileN;
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const ptx::Vector4(&of_half)[kTilesM][2] = a.of[step / 2];
+  for (int i = 0; i < kSteps / C.warps_k; ++i) {
+    const int step = i * C.warps_k + turn;
     unsigned elements[kTilesM][4];
 #pragma unroll
     for (int tile = 0; tile < kTilesM; ++tile) {
+      ptx::ldmatrix_x4((a ^ static_cast<unsigned>(32 * step)) + tile * 16 * kRowBytes, elements[tile]);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        elements[tile][i] = step % 2 == 0 ? of_half[tile][i].x : of_half[tile][i].z;
-        elements[tile][2 + i] = step % 2 == 0 ? of_half[tile][i].y : of_half[tile][i].w;
-        if (step % 2 == 0) add_squares(of_half[tile][i], sums.squares[tile][i]);
-      }
+      for (int r = 0; r < 4; ++r) add_squares(elements[tile][r], sums.squares[tile][r % 2]);
     }
 #pragma unroll
-    for (int tile = 0; tile < kTilesN; ++tile) {
-      const ptx::Words4 b = ptx::ld_shared_v4(stage + static_cast<unsigned>((step * kTilesN + tile) * kWarp * 16));
+    for (int tile = 0; tile < C.n / kTileN; ++tile) {
+      unsigned first[2], second[2];
 #pragma unroll
-      for (int of_m = 0; of_m < kTilesM; ++of_m) {
-        ptx::mma_m16n8k16<DType::bf16>(sums.d[of_m][tile], elements[of_m], b.x, b.y);
-        ptx::mma_m16n8k16<DType::bf16>(sums.d[of_m][tile], elements[of_m], b.z, b.w);
+      for (int half = 0; half < 2; ++half) {
+        unsigned low, high;
+        ptx::ld_shared_v2((b ^ static_cast<unsigned>(64 * (step % 2) + 32 * half)) +
+                              static_cast<unsigned>(step / 2) * kPanelBytes + tile * kTileN * kRowBytes,
+                          low, high);
+        split(low, high, first[half], second[half]);
       }
+#pragma unroll
+      for (int of_m = 0; of_m < kTilesM; ++of_m)
+        ptx::mma_m16n8k16<DType::bf16>(sums.d[of_m][tile], elements[of_m], first[0], first[1]);
+#pragma unroll
+      for (int of_m = 0; of_m < kTilesM; ++of_m)
+        ptx::mma_m16n8k16<DType::bf16>(sums.d[of_m][tile], elements[of_m], second[0], second[1]);
     }
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void add_products(unsigned smem, Chunks chunks, int warp, Sums<C>& sums) {
+  constexpr int kSlots = stages(C);
+  const unsigned lane = threadIdx.x % kWarp, row = warp % C.warps_m * kRowsOfWarp + lane % 16;
+  const unsigned of_a = row * kRowBytes + (lane / 16 ^ lane % 8) * 16;
+  const unsigned of_b = smem_layout(C).b + lane / 4 * kRowBytes + ((lane % 4 / 2 ^ lane / 4) * 16 + lane % 2 * 8);
+  common::RingPosition<kSlots> ring;
+#pragma unroll 1
+  for (int chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+    const unsigned full = first_barrier<C>(smem) + 8 * ring.slot;
+    ptx::mbarrier_wait_parity(full, ring.parity);
+    multiply<C>(smem + ring.slot * a_slot_bytes(C) + of_a, smem + ring.slot * b_slot_bytes(C) + of_b, warp / C.warps_m,
+                sums);
+    ptx::fence_proxy_async_shared();  // ends the reads before TMA's next write
+    __syncwarp();
+    if (ptx::elect_sync()) ptx::mbarrier_arrive(common::empty_behind<kSlots>(full));
+    ring.advance();
   }
 }
 
 // A warp's sums, row by row, to shared memory: of squares the four lanes of a group have a part each.
 template <Config C>
-__device__ __forceinline__ void store_part(const Place& place, Sums<C>& sums, float* parts) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+__device__ __forceinline__ void store_part(int warp, Sums<C>& sums, float* parts) {
+  const int group = static_cast<int>(threadIdx.x) % kWarp / 4, member = static_cast<int>(threadIdx.x) % 4;
   float* const part = parts + (warp / C.warps_m * rows_of_cta(C) + warp % C.warps_m * kRowsOfWarp) * row_floats(C);
 #pragma unroll
   for (int tile = 0; tile < kTilesM; ++tile) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      float* const row = part + (16 * tile + 8 * i + place.group) * row_floats(C);
+      float* const row = part + (16 * tile + 8 * i + group) * row_floats(C);
 #pragma unroll
       for (int of_n = 0; of_n < C.n / kTileN; ++of_n) {
-        row[of_n * kTileN + 2 * place.member] = sums.d[tile][of_n][2 * i];
-        row[of_n * kTileN + 2 * place.member + 1] = sums.d[tile][of_n][2 * i + 1];
+        row[of_n * kTileN + 2 * member] = sums.d[tile][of_n][2 * i];
+        row[of_n * kTileN + 2 * member + 1] = sums.d[tile][of_n][2 * i + 1];
       }
       float squares = sums.squares[tile][i];
       squares += __shfl_xor_sync(0xffffffffu, squares, 1);
       squares += __shfl_xor_sync(0xffffffffu, squares, 2);
-      if (place.member == 0) row[C.n] = squares;
+      if (member == 0) row[C.n] = squares;
     }
   }
 }
@@ -203,7 +184,7 @@ __device__ __forceinline__ void store(const Params& p, int row, int column, floa
 template <Config C>
 __device__ __forceinline__ void add_parts(const Params& p, float* parts) {
   constexpr int kColumns = C.n + 1, kRank = rows_of_rank(C);
-  float* const gathered = parts + ring_bytes(C) / 4;
+  float* const gathered = parts + smem_layout(C).gathered / 4;
   const int first = static_cast<int>(blockIdx.x) / C.ctas * rows_of_cta(C);
   const int rank = static_cast<int>(blockIdx.x) % C.ctas;
 #pragma unroll 1
@@ -236,53 +217,35 @@ __device__ __forceinline__ void add_parts(const Params& p, float* parts) {
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& p) {
   common::require_legal<why_invalid(C)>();
-  extern __shared__ __align__(16) float shared_sums[];
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
   ptx::griddepcontrol_launch_dependents();
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  constexpr int kLoader = product_warps(C);
+  if (threadIdx.x == kWarp * kLoader) {
+    ptx::prefetch_tensormap(p.a);
+    ptx::prefetch_tensormap(p.b);
+    common::init_ring<stages(C)>(first_barrier<C>(smem), 1, product_warps(C));
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
   if constexpr (C.ctas > 1) ptx::cluster_arrive_relaxed();
   ptx::griddepcontrol_wait();
-  const Place place = place_of_warp<C>(p);
-  const char* rows[kTilesM][2];  // behind the last one the last again: nobody stores its sums
-#pragma unroll
-  for (int tile = 0; tile < kTilesM; ++tile) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = min(place.row + 16 * tile + 8 * i + place.group, p.m - 1);
-      rows[tile][i] = static_cast<const char*>(p.a) + 2 * row * p.a_stride_m;
-    }
+  const Chunks chunks = chunks_of_cta<C>(p.k);
+  float* const parts = reinterpret_cast<float*>(shared_memory);
+  if (warp == kLoader) {
+    if (ptx::elect_sync()) load<C>(p, smem, chunks);
+    __syncwarp();
+  } else {
+    Sums<C> sums = {};
+    add_products<C>(smem, chunks, warp, sums);
+    // The last slots may be read by others still.
+    ptx::barrier_sync(1, kWarp * product_warps(C));
+    store_part<C>(warp, sums, parts);
   }
-  const unsigned own = ptx::shared_address(shared_sums) + static_cast<unsigned>(place.turn * chunk_bytes(C));
-  const unsigned lane = threadIdx.x % kWarp * 16;
-  const int rounds = (place.end - place.chunk + C.warps_k - 1) / C.warps_k, first = place.chunk + place.turn;
-  Sums<C> sums = {};
-  if (rounds > 0) {
-    const int last = place.end - 1;
-    Coefficients<C> b = {};
-    Elements even, odd;
-    load_b<C>(p, place, first, b);
-    load_a(place, rows, min(first, last), even);
-    store_b<C>(b, own);
-    load_b<C>(p, place, first + C.warps_k, b);
-    // Of the last chunk a is loaded again, and b stored again: nobody reads them.
-    const auto round = [&](int number, const Elements& a, Elements& next) {
-      const int chunk = first + number * C.warps_k;
-      __syncthreads();
-      load_a(place, rows, min(chunk + C.warps_k, last), next);
-      store_b<C>(b, own + static_cast<unsigned>((number + 1) % kStages * stage_bytes(C)));
-      load_b<C>(p, place, chunk + 2 * C.warps_k, b);
-      if (chunk < place.end)
-        multiply<C>(own + lane + static_cast<unsigned>(number % kStages * stage_bytes(C)), a, sums);
-    };
-#pragma unroll 1
-    for (int number = 0; number < rounds; number += 2) {
-      round(number, even, odd);
-      if (number + 1 < rounds) round(number + 1, odd, even);
-    }
-  }
-  __syncthreads();
-  store_part<C>(place, sums, shared_sums);
   if constexpr (C.ctas > 1) ptx::cluster_wait();
   __syncthreads();
-  add_parts<C>(p, shared_sums);
+  add_parts<C>(p, parts);
 }
 
 }  // namespace tessera::mhc_product

@@ -6,18 +6,19 @@
 // memory's speed. An element of b is the sum of two bf16 numbers, which is b to 2^-17 (tf32 is to 2^-12); products are
 // exact, sums fp32.
 //
-// a goes from memory to the registers that mma.sync reads: since k may be taken in any order as long as a and b have
-// the same, lane 4 g + t of a warp loads 8 neighbours from k = 8 t on, of rows g, g + 8, g + 16, g + 24; of each 32
-// columns step s of two multiplies its elements 4 s to 4 s + 3. Threads with the same columns split b for all of them
-// into shared memory, as mma.sync takes it: 16 bytes a lane for a step and 8 rows of b.
+// One warp loads, the others multiply. a and b come by TMA, several chunks of 64 columns ahead, in rows of 128 bytes,
+// swizzled: of a 64 columns, which ldmatrix takes to the registers of mma.sync, its elements being squared on the way;
+// of b twice 32, of which lane 4 g + t loads columns 2 t, 2 t + 1 and 2 t + 8, 2 t + 9 of each 16 of row g, and splits
+// them. (Rows of 32 bytes would keep a warp's lanes in different banks, and take TMA four times as many requests.)
 //
-// Of a CTA warps_m warps have 32 rows each, warps_k take chunks of 64 columns in turn; ctas CTAs of a cluster have
-// parts of k of the same rows, and each adds up the parts of some rows, in the order of the parts: bits do not change
-// from run to run. With splits the launch has that many parts more, which are not added: d and sum_squares have one
-// more extent.
+// warps_m warps have 32 rows each, warps_k take steps of a chunk in turn; ctas CTAs of a cluster
+// have parts of k of the same rows, and each adds up the parts of some rows, in the order of the parts: bits do not
+// change from run to run. With splits the launch has that many parts more, which are not added: d and sum_squares have
+// one more extent.
 //
 // Entry parameters, in this order:
-//   const void* a; long long a_stride_m; const float* b; long long b_stride_n      elements
+//   CUtensorMap a                                     {k, m} in boxes of {64, rows_of_cta()}, 128-byte swizzle
+//   CUtensorMap b                                     {k, n} in boxes of {32, n}, 128-byte swizzle
 //   float* d; long long d_stride_m, d_stride_split; float* sum_squares; long long sum_squares_stride_split
 //   int m, k
 // Launch: grid {ceil(m / rows_of_cta()) ctas, splits, 1} in clusters of {ctas, 1, 1}, block {threads(), 1, 1},
@@ -32,7 +33,7 @@ struct Config {
   int n = 24;
   int splits = 1;
   int warps_m = 4;
-  int warps_k = 1;
+  int warps_k = 2;
   int ctas = 8;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
@@ -41,34 +42,52 @@ struct Config {
 inline constexpr int kWarp = 32, kMaxWarps = 16, kMaxCtas = 8, kMaxN = 64, kMaxSplits = 64;
 inline constexpr int kMaxSmem = 101376;  // of the targets that have the least
 inline constexpr int kRowsOfWarp = 32, kTileN = 8;
-inline constexpr int kVector = 8;               // elements of a row that a lane loads at a time
-inline constexpr int kHalfChunk = 4 * kVector;  // of k, that a warp's lanes load at a time
-inline constexpr int kChunk = 2 * kHalfChunk;   // of k, that are under way while others are multiplied
-inline constexpr int kSteps = kChunk / 16, kStages = 2;
+inline constexpr int kChunk = 64, kRowBytes = 128;  // of k: a row of a slot
+inline constexpr int kSteps = kChunk / 16;
+inline constexpr int kPanel = 32, kPanels = kChunk / kPanel;  // columns of b whose rows lie together
+inline constexpr int kMinStages = 2, kMaxStages = 16;
 
-TESSERA_HD constexpr int threads(const Config& c) { return kWarp * c.warps_m * c.warps_k; }
+TESSERA_HD constexpr int product_warps(const Config& c) { return c.warps_m * c.warps_k; }
+TESSERA_HD constexpr int threads(const Config& c) { return kWarp * (product_warps(c) + 1); }
 TESSERA_HD constexpr int rows_of_cta(const Config& c) { return kRowsOfWarp * c.warps_m; }
+TESSERA_HD constexpr int rows_of_rank(const Config& c) { return rows_of_cta(c) / c.ctas; }
 // Of a row of sums: n, that of squares, and what keeps rows apart in the banks.
 TESSERA_HD constexpr int row_floats(const Config& c) { return c.n + 5; }
-TESSERA_HD constexpr int rows_of_rank(const Config& c) { return rows_of_cta(c) / c.ctas; }
-// b of a chunk, split: [steps][n / 8][lanes] of 16 bytes.
-TESSERA_HD constexpr int chunk_bytes(const Config& c) { return kSteps * c.n / kTileN * kWarp * 16; }
-TESSERA_HD constexpr int stage_bytes(const Config& c) { return c.warps_k * chunk_bytes(c); }
-// Sums of the warps, where b was; behind them those of the cluster's CTAs, of the rows that this one adds up.
+TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return rows_of_cta(c) * kRowBytes; }
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.n * 4 * kChunk; }
+
+// Offsets from the start of shared memory, which is aligned to 1,024 bytes. Sums of the warps lie where the slots were;
+// those of the cluster's CTAs, of the rows that this one adds up, have a place of their own, since CTAs are over at
+// other times.
+struct SmemLayout {
+  int a = 0;
+  int b = 0;
+  int gathered = 0;
+  int barriers = 0;  // full ones, then empty ones
+  int total = 0;
+};
 TESSERA_HD constexpr int parts_bytes(const Config& c) { return 4 * c.warps_k * rows_of_cta(c) * row_floats(c); }
-TESSERA_HD constexpr int ring_bytes(const Config& c) {
-  const int bytes = kStages * stage_bytes(c);
-  return static_cast<int>(round_up(bytes > parts_bytes(c) ? bytes : parts_bytes(c), 16));
-}
 TESSERA_HD constexpr int gathered_bytes(const Config& c) {
-  return c.ctas > 1 ? 4 * c.ctas * rows_of_rank(c) * row_floats(c) : 0;
+  return c.ctas > 1 ? static_cast<int>(round_up(4 * c.ctas * rows_of_rank(c) * row_floats(c), 16)) : 0;
 }
-TESSERA_HD constexpr int smem_bytes(const Config& c) { return ring_bytes(c) + gathered_bytes(c); }
-// 12 warps of a multiprocessor have 168 registers a thread.
-TESSERA_HD constexpr int min_ctas(const Config& c) {
-  const int warps = c.warps_m * c.warps_k;
-  return warps >= 12 ? 1 : 12 / warps;
+TESSERA_HD constexpr int fixed_bytes(const Config& c) { return gathered_bytes(c) + 16 * kMaxStages; }
+// What there is room for.
+TESSERA_HD constexpr int stages(const Config& c) {
+  const int fit = (kMaxSmem - fixed_bytes(c)) / (a_slot_bytes(c) + b_slot_bytes(c));
+  return fit > kMaxStages ? kMaxStages : fit;
 }
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout layout;
+  layout.b = stages(c) * a_slot_bytes(c);
+  const int ring = layout.b + stages(c) * b_slot_bytes(c), parts = static_cast<int>(round_up(parts_bytes(c), 16));
+  layout.gathered = ring > parts ? ring : parts;
+  layout.barriers = layout.gathered + gathered_bytes(c);
+  layout.total = layout.barriers + 16 * kMaxStages;
+  return layout;
+}
+TESSERA_HD constexpr int smem_bytes(const Config& c) { return smem_layout(c).total; }
+// Of a multiprocessor of 228 KB, as far as a thread is left 96 registers.
+TESSERA_HD constexpr int min_ctas(const Config& c) { return threads(c) <= 320 ? 2 : 1; }
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -76,7 +95,8 @@ enum class Rule {
   n_out_of_range,       // n; 64
   n_not_tiles,          // n; 8
   splits_out_of_range,  // splits; 64
-  warps_out_of_range,   // warps of a CTA; 16
+  warps_out_of_range,   // warps of a CTA that multiply; 16
+  warps_k_not_steps,    // warps_k; 4
   ctas_out_of_range,    // CTAs of a cluster; 8
   smem_exceeded,        // bytes of shared memory; 101,376
 };
@@ -87,8 +107,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.splits < 1 || c.splits > kMaxSplits) return {Rule::splits_out_of_range, c.splits, kMaxSplits};
   const long long warps = static_cast<long long>(c.warps_m) * c.warps_k;
   if (c.warps_m < 1 || c.warps_k < 1 || warps > kMaxWarps) return {Rule::warps_out_of_range, warps, kMaxWarps};
+  if (kSteps % c.warps_k != 0) return {Rule::warps_k_not_steps, c.warps_k, kSteps};
   if (c.ctas < 1 || c.ctas > kMaxCtas || (c.ctas & (c.ctas - 1)) != 0)
     return {Rule::ctas_out_of_range, c.ctas, kMaxCtas};
+  const int least = fixed_bytes(c) + kMinStages * a_slot_bytes(c);
+  if (least > kMaxSmem) return {Rule::smem_exceeded, least, kMaxSmem};
   if (smem_bytes(c) > kMaxSmem) return {Rule::smem_exceeded, smem_bytes(c), kMaxSmem};
   return {};
 }
