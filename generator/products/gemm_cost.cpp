@@ -219,11 +219,11 @@ const Rates& rates_of(const Config& c, double k) {
   return is_on_lines && gemm::element_bytes(c) == 2 ? kRatesOnLines : kRates;
 }
 
-/// Whether columns of a tile have factors of their own, or a square's lies anywhere among them; or three warpgroups
-/// take turns.
+/// Whether columns of a tile have factors of their own, or a square begins anywhere among them but in the middle of
+/// one; or three warpgroups take turns.
 bool is_slowly_scaled(const Config& c) {
   if (gemm::b_scale_block(c) == ScaleBlock::of_row || gemm::consumer_warpgroups(c) == 3) return true;
-  return c.tile_n % kScaleBlock != 0 && kScaleBlock % c.tile_n != 0;
+  return c.tile_n % (kScaleBlock / 2) != 0 && kScaleBlock % c.tile_n != 0;
 }
 
 /// Of the tensor cores in a step. A row of wgmma: 64 x tile_n x 32 bytes take tile_n / 2, or as long as its operands

@@ -110,39 +110,58 @@ struct Consumer {
   // What is read for a block's sums is read while the products before it are on their way: a wait for shared memory
   // before or among its own leaves the tensor cores idle, or lets the other warpgroup's products in between, so that
   // both end at the same time. The slot may be filled anew once all lanes have their factors.
+  template <int kOffset>
   __device__ __forceinline__ void multiply_scaled(Accumulators<C>& accumulators, const TileIndex& tile) {
+    using Scales = BlockScales<C, kOffset>;
     Block<C> of_step;
     clear<C>(accumulators);
     ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
-    BlockScales<C> next(tile, smem, ring.slot, first_block, schedule.k_begin);
+    Scales next(tile, smem, ring.slot, first_block, schedule.k_begin);
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       common::RingPosition<C.stages> following = ring;
       following.advance();
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
-        const BlockScales<C> scales = next;
+        const Scales scales = next;
         ptx::wgmma_fence();
         issue_block<C>(of_step, a_of(ring.slot, i), b_of(ring.slot), 0);
         ptx::wgmma_commit_group();
         if (i + 1 < kBlocks) {
-          next = BlockScales<C>(tile, smem, ring.slot, first_block + i + 1, step);
+          next = Scales(tile, smem, ring.slot, first_block + i + 1, step);
         } else if (step + 1 < schedule.k_end) {
           ptx::mbarrier_wait_parity(barriers.full[following.slot], following.parity);
-          next = BlockScales<C>(tile, smem, following.slot, first_block, step + 1);
+          next = Scales(tile, smem, following.slot, first_block, step + 1);
         }
         ptx::wgmma_wait_group<0>();
         Mma<C>::hold(of_step);
-        if constexpr (BlockScales<C>::kHasColumns) scales.add(accumulators[i], of_step);
+        if constexpr (Scales::kHasColumns) scales.add(accumulators[i], of_step);
         if (i == kBlocks - 1) {
           __syncwarp();
           release(ring.slot);
         }
-        if constexpr (!BlockScales<C>::kHasColumns) scales.add(accumulators[i], of_step);
+        if constexpr (!Scales::kHasColumns) scales.add(accumulators[i], of_step);
       }
       ring = following;
     }
     pass_turn();
+  }
+
+  // Tiles that begin with a square or in the middle of one have a loop for each: instructions that select factors made
+  // products of 4,096 x 2,112 x 7,168 on an H100 a tenth slower.
+  __device__ __forceinline__ void multiply_scaled(Accumulators<C>& accumulators, const TileIndex& tile) {
+    constexpr int kHalf = kScaleBlock / 2;
+    if constexpr (C.tile_n % kScaleBlock == 0) {
+      multiply_scaled<0>(accumulators, tile);
+    } else if constexpr (C.tile_n % kHalf == 0 && C.tile_n > kHalf && b_scale_block(C) == ScaleBlock::square) {
+      if (tile.column % kScaleBlock == 0) {
+        multiply_scaled<0>(accumulators, tile);
+      } else {
+        multiply_scaled<kHalf>(accumulators, tile);
+      }
+    } else {
+      multiply_scaled<-1>(accumulators, tile);
+    }
   }
 
   __device__ __forceinline__ void run() {

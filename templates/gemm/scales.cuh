@@ -156,11 +156,15 @@ struct ScaleLoader {
   }
 };
 
-// A consumer thread's factors of its two rows of a block, and of the block's columns.
-template <Config C>
+// A consumer thread's factors of its two rows of a block, and of the block's columns. kOffset: of the tile's first
+// column in its square, where the loop along k is one of several and knows it; else -1.
+template <Config C, int kOffset>
 struct BlockScales {
   static constexpr bool kHasColumns = b_scale_block(C) == ScaleBlock::of_row;  // each its own
-  static constexpr int kGroups = kHasColumns ? 1 : squares_of(C.tile_n);       // of columns, that share one
+  static constexpr int kGroups =                                               // of columns, that share one
+      kHasColumns    ? 1
+      : kOffset >= 0 ? (kOffset + C.tile_n + kScaleBlock - 1) / kScaleBlock
+                     : squares_of(C.tile_n);
 
   float rows[2];
   float groups[kGroups];
@@ -198,8 +202,8 @@ struct BlockScales {
     const auto of_group = [&](int group, int row) {  // of columns 8 * group to 8 * group + 7
       if constexpr (kGroups == 1) {
         return factors[0][row];
-      } else if constexpr (C.tile_n % kScaleBlock == 0) {
-        return factors[8 * group / kScaleBlock][row];
+      } else if constexpr (kOffset >= 0) {
+        return factors[(kOffset + 8 * group) / kScaleBlock][row];
       } else {
         const int square = (offset + 8 * group) / kScaleBlock;
         const float later = kGroups > 2 && square > 1 ? factors[kGroups - 1][row] : factors[1][row];
