@@ -246,7 +246,7 @@ class Walk {
       for (std::int64_t s = 0; s < kStreams; ++s) {
         const double stream = row < 0 ? 0 : tensor("x").at((row * kStreams + s) * run_.columns + i);
         const double part = stream * (step.has_product ? values_.mix[static_cast<std::size_t>(s)] : mix(names.in, s));
-        sum += part;
+        sum = s == 0 ? part : sum + part;  // four zeros below zero are one
         magnitude += std::fabs(part);
         if (step.has_product) error += std::fabs(stream) * values_.mix_errors[static_cast<std::size_t>(s)];
       }

@@ -229,4 +229,15 @@ TEST_CASE("rows: NaN and infinity come out where they went in") {
     }
 }
 
+TEST_CASE("rows: four streams of zeros below zero are one, and its sign is judged") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Rows problem{.columns = 128, .chain = parse_row_chain("mhc_pre(product)+mxfp8_e4m3")};
+  Target target(problem, *compiler);
+  const reference::RowsRun run = rows_run(problem, 3);
+  reference::Tensors inputs = rows_inputs(run, Fill::normal, 6);
+  for (const std::int64_t stream : {0, 1, 2, 3}) inputs.at("x").set((4 + stream) * 128 + 7, -0.0);
+  for (const std::string& text : judge(target.device, target.launcher, run, inputs)) FAIL_CHECK(text);
+}
+
 }  // namespace tessera::rows_test
