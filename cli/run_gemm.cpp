@@ -8,7 +8,7 @@
 #include "cli/run_gemm_tcgen05.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
-#include "reference/gemm.h"
+#include "reference/groups.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -116,6 +116,10 @@ class RunGemm final : public RunOperator {
         tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
       } else if (buffer.name == "sfa" || buffer.name == "sfb") {
         fill_factors(tensor, flags, stream);
+      } else if (buffer.name == "groups") {
+        const Grouping grouping = plan.problem.as<Gemm>().grouping;
+        const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
+        tensor = groups_of_run(grouping, size("l"), size("m"), flags);
       } else {
         reference::fill(tensor, fill_of(buffer.name, flags), static_cast<std::uint64_t>(flags.seed), stream);
       }
@@ -152,7 +156,9 @@ class RunGemm final : public RunOperator {
     };
     views.sfa = factors("sfa", facts.a_scale_block);
     views.sfb = factors("sfb", facts.b_scale_block);
-    return reference::check_gemm(views, outputs.at("d").view(), check);
+    const reference::TensorView d = outputs.at("d").view();
+    if (facts.grouping == Grouping::none) return reference::check_gemm(views, d, check);
+    return reference::check_grouped_gemm(facts.grouping, inputs.at("groups").view(), views, d, check);
   }
 
  private:

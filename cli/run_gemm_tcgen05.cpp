@@ -68,6 +68,16 @@ std::vector<std::int64_t> group_rows_of(const RunFlags& flags) {
   }
 }
 
+Tensor groups_of_run(Grouping grouping, std::int64_t l, std::int64_t m, const RunFlags& flags) {
+  const auto given = flags.arrays.find("groups");
+  Tensor tensor = given != flags.arrays.end() ? given->second
+                  : flags.group_rows.empty()
+                      ? reference::random_groups(grouping, l, m, static_cast<std::uint64_t>(flags.seed))
+                      : reference::groups_of(grouping, group_rows_of(flags));
+  if (grouping == Grouping::contiguous) require_ascending(tensor, m);
+  return tensor;
+}
+
 bool is_tcgen05_product(const Plan& plan) {
   const ProductFacts facts = product_facts_of(plan);
   const bool is_plain =
@@ -85,11 +95,7 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
   std::map<std::string, Tensor> all;
   std::vector<reference::GroupRows> groups;
   if (c.grouping != Grouping::none) {
-    const auto given = flags.arrays.find("groups");
-    Tensor tensor = given != flags.arrays.end() ? given->second
-                    : flags.group_rows.empty()  ? reference::random_groups(c.grouping, l, size("m"), seed)
-                                                : reference::groups_of(c.grouping, group_rows_of(flags));
-    if (c.grouping == Grouping::contiguous) require_ascending(tensor, size("m"));
+    Tensor tensor = groups_of_run(c.grouping, l, size("m"), flags);
     groups = reference::group_rows(c.grouping, tensor.view(), size("m"));
     all.emplace("groups", std::move(tensor));
   }

@@ -16,6 +16,8 @@ bool is_exact(const RunFlags& flags);
 
 /// Of --group-rows. Throws Error{usage} for what is no list of numbers.
 std::vector<std::int64_t> group_rows_of(const RunFlags& flags);
+/// s32: the groups that were given, or random ones of l in m rows. Throws Error{usage} for offsets that do not ascend.
+reference::Tensor groups_of_run(Grouping grouping, std::int64_t l, std::int64_t m, const RunFlags& flags);
 
 std::map<std::string, reference::Tensor> tcgen05_product_inputs(const Plan& plan, const LaunchSizes& launch,
                                                                 const std::vector<std::int64_t>& sizes,

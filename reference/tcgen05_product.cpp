@@ -10,7 +10,6 @@
 #include "reference/gemm_gated.h"
 #include "reference/gemm_tcgen05.h"
 #include "reference/operand_source.h"
-#include "reference/poison.h"
 #include "reference/scale_padding.h"
 #include "reference/tcgen05_suspects.h"
 
@@ -28,15 +27,6 @@ Config config_of(const ProductFacts& facts, const ProductTiles& tiles) {
           .cluster_m = tiles.cluster_m,
           .cluster_n = tiles.cluster_n,
           .split_k = tiles.split_k};
-}
-
-/// Matrix `matrix` of a view, rows first to first + rows.
-TensorView part_of(const TensorView& view, std::int64_t matrix, std::int64_t first, std::int64_t rows) {
-  TensorView part = view;
-  part.data += (matrix * view.strides[0] + first * view.strides[1]) * dtype_bytes(view.dtype);
-  part.shape[0] = 1;
-  part.shape[1] = rows;
-  return part;
 }
 
 /// An operand as [l, rows, k], whichever dimension is contiguous.
@@ -79,20 +69,10 @@ class Product {
   }
 
   Comparison groups() const {
-    const TensorView& a = buffers_.at("a");
-    const bool is_contiguous = c_.facts.grouping == Grouping::contiguous;
-    const std::vector<GroupRows> rows = group_rows(c_.facts.grouping, buffers_.at("groups"), a.shape[1]);
-    Comparison all;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const GroupRows& group = rows[i];
-      const auto number = static_cast<std::int64_t>(i), matrix = is_contiguous ? 0 : number;
-      if (group.rows == 0) continue;
-      const TensorView d = part_of(buffers_.at("d"), matrix, group.first, group.rows);
-      merge(all, check(number, 1, rows_of_group(number, group), d, group), number);
-    }
-    check_untouched(rows, all);
-    all.pass = all.problems.empty();
-    return all;
+    return check_groups(c_.facts.grouping, buffers_.at("groups"), buffers_.at("d"),
+                        [&](std::int64_t number, std::int64_t, const GroupRows& group, const TensorView& d) {
+                          return check(number, 1, rows_of_group(number, group), d, group);
+                        });
   }
 
  private:
@@ -106,7 +86,7 @@ class Product {
   OperandSource source(const char* values, const char* scales, OperandType type, std::int64_t matrix,
                        std::int64_t first, std::int64_t rows, std::int64_t tile) const {
     const TensorView& all = buffers_.at(values);
-    OperandSource of{type, matrix < 0 ? all : part_of(all, matrix, first, rows), {}, ScaleForm::tile, k_};
+    OperandSource of{type, matrix < 0 ? all : rows_of(all, matrix, first, rows), {}, ScaleForm::tile, k_};
     const auto found = buffers_.find(scales);
     if (found == buffers_.end()) return of;
     of.scales = bytes_of(found->second, 0, element_count(found->second.shape));
@@ -148,7 +128,7 @@ class Product {
     GatedInputs in{.product = {a.view(), b.view(), {}, {}}, .up = {}, .check = check_};
     if (group) in.product.a.shape[1] = group->rows;
     if (const auto found = buffers_.find("c"); found != buffers_.end())
-      in.product.c = group ? part_of(found->second, c_.facts.grouping == Grouping::contiguous ? 0 : first, group->first,
+      in.product.c = group ? rows_of(found->second, c_.facts.grouping == Grouping::contiguous ? 0 : first, group->first,
                                      group->rows)
                            : found->second;
     if (const auto found = buffers_.find("bias"); found != buffers_.end()) in.product.bias = found->second;
@@ -192,39 +172,6 @@ class Product {
                                    bytes_of(sfd, begin * of_tile, ceil_div(group->rows, kTileRows) * of_tile));
   }
 
-  static void merge(Comparison& all, const Comparison& of_group, std::int64_t number) {
-    for (const std::string& problem : of_group.problems)
-      all.problems.push_back(fmt::format("group {}: {}", number, problem));
-    all.rel_error = std::max(all.rel_error, of_group.rel_error);
-    all.rel_bound = std::max(all.rel_bound, of_group.rel_bound);
-    all.max_abs_error = std::max(all.max_abs_error, of_group.max_abs_error);
-    all.cosine = std::min(all.cosine, of_group.cosine);
-    all.rows_checked += of_group.rows_checked;
-    all.rows_total += of_group.rows_total;
-  }
-
-  /// Rows of d that are in no group.
-  void check_untouched(const std::vector<GroupRows>& groups, Comparison& all) const {
-    const TensorView& d = buffers_.at("d");
-    const bool is_contiguous = c_.facts.grouping == Grouping::contiguous;
-    std::vector<bool> is_of_group(static_cast<std::size_t>(d.shape[0] * d.shape[1]));
-    for (std::size_t g = 0; g < groups.size(); ++g)
-      for (std::int64_t r = 0; r < groups[g].rows; ++r) {
-        const std::int64_t matrix = is_contiguous ? 0 : static_cast<std::int64_t>(g);
-        is_of_group[static_cast<std::size_t>(matrix * d.shape[1] + groups[g].first + r)] = true;
-      }
-    std::int64_t written = 0;
-    const std::int64_t bytes = d.shape[2] * dtype_bytes(d.dtype);
-    for (std::size_t i = 0; i < is_of_group.size(); ++i) {
-      if (is_of_group[i]) continue;
-      const auto row = static_cast<std::int64_t>(i);
-      const std::byte* const at =
-          d.data + (row / d.shape[1] * d.strides[0] + row % d.shape[1] * d.strides[1]) * dtype_bytes(d.dtype);
-      written += std::all_of(at, at + bytes, [](std::byte b) { return b == std::byte{kPoisonByte}; }) ? 0 : 1;
-    }
-    if (written > 0) all.problems.push_back(fmt::format("d: {} rows that are in no group were written", written));
-  }
-
   Config c_;
   Buffers buffers_;
   std::int64_t k_;
@@ -238,54 +185,6 @@ Comparison check_tcgen05_product(const ProductFacts& facts, const ProductTiles& 
                                  std::int64_t k, GemmCheck check) {
   const Product product(config_of(facts, tiles), buffers, k, std::move(check));
   return facts.grouping == Grouping::none ? product.all() : product.groups();
-}
-
-std::vector<GroupRows> group_rows(Grouping grouping, const TensorView& groups, std::int64_t m) {
-  std::vector<GroupRows> rows;
-  const bool is_contiguous = grouping == Grouping::contiguous;
-  std::int64_t scales = 0;
-  for (std::int64_t i = 0; i + (is_contiguous ? 1 : 0) < groups.shape[0]; ++i) {
-    GroupRows group;
-    const auto value = static_cast<std::int64_t>(groups.at(i));
-    if (is_contiguous) {
-      group.first = std::clamp<std::int64_t>(value, 0, m);
-      group.rows =
-          std::clamp<std::int64_t>(static_cast<std::int64_t>(groups.at(i + 1)) - group.first, 0, m - group.first);
-    } else {
-      group.rows = std::clamp<std::int64_t>(value, 0, m);
-    }
-    group.first_scales = scales;
-    scales += ceil_div(group.rows, kTileRows);
-    rows.push_back(group);
-  }
-  return rows;
-}
-
-Tensor groups_of(Grouping grouping, const std::vector<std::int64_t>& rows) {
-  std::vector<std::int64_t> values;
-  if (grouping == Grouping::contiguous) values.push_back(0);
-  for (const std::int64_t count : rows)
-    values.push_back(count + (grouping == Grouping::contiguous ? values.back() : 0));
-  Tensor groups(DType::s32, {static_cast<std::int64_t>(values.size())});
-  for (std::size_t i = 0; i < values.size(); ++i)
-    groups.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
-  return groups;
-}
-
-Tensor random_groups(Grouping grouping, std::int64_t l, std::int64_t m, std::uint64_t seed) {
-  const CounterRandom random(seed, 0x67);
-  std::vector<std::int64_t> values;
-  for (std::int64_t i = 0; i < l + (grouping == Grouping::contiguous ? 1 : 0); ++i) {
-    const std::int64_t value = random.integer(static_cast<std::uint64_t>(i), 0, m);
-    // One group in five is empty.
-    const bool is_empty = random.integer(static_cast<std::uint64_t>(i) + 1000, 0, 4) == 0;
-    values.push_back(!is_empty ? value : grouping == Grouping::masked ? 0 : values.empty() ? 0 : values.back());
-  }
-  if (grouping == Grouping::contiguous) std::sort(values.begin(), values.end());
-  Tensor groups(DType::s32, {static_cast<std::int64_t>(values.size())});
-  for (std::size_t i = 0; i < values.size(); ++i)
-    groups.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
-  return groups;
 }
 
 Tensor random_group_scales(OperandType type, const std::vector<GroupRows>& groups, std::int64_t tiles, std::int64_t k,

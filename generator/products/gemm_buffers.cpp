@@ -180,9 +180,14 @@ std::string ScaleBlocks::count() const {
 std::string ScaleBlocks::stride(std::string_view dimension) const {
   return fmt::format("{}_stride_{}", name, dimension);
 }
+std::string ScaleBlocks::elements() const {
+  // Whichever of the two is contiguous.
+  return fmt::format("max({} * {}, {} * ceil_div(k, {}))", stride(rows), count(), stride("k"), kScaleBlock);
+}
 std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& p) {
   if (!p.has_scale_blocks) return {};
-  return {{"sfa", "m", p.facts.a_scale_block}, {"sfb", "n", p.facts.b_scale_block}};
+  return {{"sfa", "m", p.facts.a_scale_block, p.facts.grouping == Grouping::contiguous},
+          {"sfb", "n", p.facts.b_scale_block}};
 }
 
 std::string columns_of_d(const GemmLaunch& p) { return p.facts.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
@@ -247,10 +252,10 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
         {.name = factors.name,
          .role = BufferRole::input,
          .dtype = "f32",
-         .shape = {Expression::parse("l"), Expression::parse(factors.count()),
+         .shape = {Expression::parse(factors.is_one ? "1" : "l"), Expression::parse(factors.count()),
                    expression("ceil_div(k, {})", kScaleBlock)},
-         .strides = {Expression::parse(factors.stride("l")), Expression::parse(factors.stride(factors.rows)),
-                     Expression::parse(factors.stride("k"))},
+         .strides = {Expression::parse(factors.is_one ? factors.elements() : factors.stride("l")),
+                     Expression::parse(factors.stride(factors.rows)), Expression::parse(factors.stride("k"))},
          .alignment = 4});
   if (!p.has_tensor_scales) return;
   for (const char* const name : {"scale_a", "scale_b"})

@@ -25,6 +25,12 @@ Config gemm_facts(const Gemm& p, SwapAb swap_ab) {
   return c;
 }
 
+Gemm product_of_group(const Gemm& p) {
+  Gemm group = p;
+  if (p.grouping == Grouping::contiguous && p.m > 0 && p.l > 0) group.m = ceil_div(p.m, p.l);
+  return group;
+}
+
 namespace {
 
 constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
@@ -84,6 +90,10 @@ int stages_that_fit(Config c) {
 
 void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   if (p.swap_ab && *p.swap_ab != shape.swap_ab) return;
+  // A pin to the contrary is refused by its rule.
+  if (p.grouping != Grouping::none &&
+      ((shape.swap_ab == SwapAb::on && !p.swap_ab) || (shape.split_k > 1 && !p.split_k)))
+    return;
   Config c = gemm_facts(p, shape.swap_ab);
   // Pins are of the product.
   const bool is_swapped = gemm::is_swapped(c);
@@ -295,7 +305,8 @@ void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::span<c
 
 }  // namespace
 
-std::vector<Config> GemmOperator::candidates(const Gemm& problem) {
+std::vector<Config> GemmOperator::candidates(const Gemm& product) {
+  const Gemm problem = product_of_group(product);
   ConfigList list;
   const bool is_shared = pays_sharing(problem);
   add_every_width(problem, kEveryWidth, kColumns, list);

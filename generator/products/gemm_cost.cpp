@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "generator/model_device.h"
+#include "generator/products/gemm_candidates.h"
 
 namespace tessera {
 
@@ -366,7 +367,8 @@ Steps<kLook> walk_of(const Config& c, const Rounding& r) {
 
 template <Look kLook>
 GemmCost cost_of(const Config& c, const Gemm& problem) {
-  const Rounding r = rounding_of(c, problem);
+  // Of groups l products, each with a share of the rows.
+  const Rounding r = rounding_of(c, product_of_group(problem));
   const Steps<kLook> walk = walk_of<kLook>(c, r);
   const double steps = ceil_of(ceil_of(r.k, gemm::tile_k(c)), c.split_k);
   const double d_bytes = dtype_bytes(c.facts.d_dtype), element = gemm::element_bytes(c);

@@ -52,8 +52,8 @@ void add_sizes(const GemmLaunch& p, LaunchPlan& launch) {
     size(rows, 0, kMaxStride, Expression::parse(k_blocks),
          fmt::format("numbers from a factor of {} to that of the next {}", scales.name,
                      scales.block == ScaleBlock::of_row ? "row" : "128 rows"));
-    // Whichever of the two is contiguous.
-    size(scales.stride("l"), 0, kMaxStride, expression("max({} * {}, {} * {})", rows, scales.count(), k, k_blocks),
+    if (scales.is_one) continue;
+    size(scales.stride("l"), 0, kMaxStride, Expression::parse(scales.elements()),
          fmt::format("numbers of {} from one matrix to the next", scales.name));
   }
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
@@ -176,7 +176,8 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
     for (const std::string_view dimension :
          {std::string_view(scales.rows), std::string_view("k"), std::string_view("l")}) {
       const std::string stride = scales.stride(dimension);
-      number(stride.c_str(), ParameterKind::i64, Expression::parse(stride));
+      number(stride.c_str(), ParameterKind::i64,
+             scales.is_one && dimension == "l" ? Expression(0) : Expression::parse(stride));
     }
   }
   number("m", ParameterKind::i32, Expression::parse(p.is_swapped ? "n" : "m"));

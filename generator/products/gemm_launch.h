@@ -74,8 +74,10 @@ struct ScaleBlocks {
   const char* name;  ///< sfa
   const char* rows;  ///< of the operand: m
   ScaleBlock block;
+  bool is_one = false;        ///< of groups that stand one behind the other: there is no other matrix
   std::string count() const;  ///< of rows that have factors of their own
   std::string stride(std::string_view dimension) const;
+  std::string elements() const;  ///< of a matrix, with what lies between
 };
 /// Of a and of b.
 std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& product);

@@ -14,6 +14,7 @@
 #include "generator/products/gemm_candidates.h"
 #include "generator/products/gemm_cost.h"
 #include "generator/products/gemm_launch.h"
+#include "generator/products/product_words.h"
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
 
@@ -49,7 +50,9 @@ bool is_legal_if_fast(Config c) {
 std::string types_text(std::string_view a, std::string_view b) {
   return a == b ? std::string(a) : fmt::format("{} x {}", a, b);
 }
-std::string types_text(const Config& c) { return types_text(to_word(c.facts.a_type), to_word(c.facts.b_type)); }
+std::string types_text(const Config& c) {
+  return types_text(to_word(c.facts.a_type), to_word(c.facts.b_type)) + gate_and_groups_text(c.facts);
+}
 
 std::string why_no_instruction(std::string_view a, std::string_view b) {
   return fmt::format(
@@ -68,13 +71,10 @@ void GemmOperator::require_facts(const Gemm& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
                             to_word(problem.format ? *problem.format : *problem.b_format), problem.arch.to_string()));
-  if (problem.d_format || problem.gate != Gate::none || problem.interleave || problem.grouping != Grouping::none)
+  if (problem.d_format || problem.gate != Gate::none || problem.interleave)
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
-                            problem.d_format                     ? "a block-scaled d"
-                            : problem.grouping != Grouping::none ? "a product of groups"
-                                                                 : "a gate",
-                            problem.arch.to_string()));
+                            problem.d_format ? "a block-scaled d" : "a gate", problem.arch.to_string()));
   for (const DType dtype : {problem.dtype, problem.b_dtype.value_or(problem.dtype)})
     if (dtype == DType::s8 || dtype == DType::u8)
       throw Error(ErrorKind::unsupported,
@@ -130,7 +130,7 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::ok:
       break;
     case Rule::facts_of_tcgen05:
-      return "a gate, groups and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
+      return "a gate and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
     case Rule::operand_type:
       return why_no_instruction(to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
@@ -148,6 +148,16 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
       return "a_scale_block and b_scale_block: one is none; give both operands scale blocks, or neither";
     case Rule::scale_blocks_need_promotion:
       return "accumulation fast with scale blocks: each 128 of k are multiplied by their factors in fp32 (promoted)";
+    case Rule::layout_of_groups:
+      return "a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a group at any row; take "
+             "masked groups, or make k of a contiguous";
+    case Rule::squares_of_groups:
+      return "a_scale_block 128x128 with contiguous groups: a square begins at a multiple of 128 rows, a group at any; "
+             "take masked groups, or 1x128";
+    case Rule::swap_of_groups:
+      return "swap_ab on with groups, off allowed: rows of a group are rows of the instruction";
+    case Rule::split_k_of_groups:
+      return fmt::format("split_k {}, {} allowed with groups: their tiles are counted on the device", found, bound);
     case Rule::tile_m_not_multiple_of_64:
       return fmt::format("tile_{} {}, a multiple of {} needed (wgmma M)", m, found, bound);
     case Rule::tile_m_out_of_range:
@@ -207,6 +217,7 @@ std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
                       facts.b_layout == Layout::k_major ? 'k' : 'n');
+  name += gate_and_groups_name(c.facts);
   const auto [tile_m, tile_n] = tile_of(c);
   const auto [cluster_m, cluster_n] = cluster_of(c);
   name += fmt::format("_{}x{}{}{}_s{}_c{}x{}x{}", tile_m, tile_n, gemm::is_swapped(c) ? "t" : "",
@@ -214,10 +225,7 @@ std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
                       c.split_k);
   if (const int rows = tile_m * cluster_m; c.raster != kGemmRasterRows / rows) name += fmt::format("_r{}", c.raster);
   if (c.box_m != Config{}.box_m) name += fmt::format("_b{}", c.box_m);
-  if (facts.c == Addend::matrix) name += "_c";
-  if (facts.bias == Bias::column) name += "_bias";
-  if (facts.activation != Activation::none) name += fmt::format("_{}", to_word(facts.activation));
-  return name;
+  return name + addends_name(facts);
 }
 
 namespace {
@@ -302,6 +310,7 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
       operand("a", element_type(facts.a_type), Swizzle::b128, fmt::format("A, {}-major", major(facts.a_layout, "M"))),
       operand("b", element_type(facts.b_type), Swizzle::b128, fmt::format("B, {}-major", major(facts.b_layout, "N"))),
       operand("d", facts.d_dtype, gemm::d_swizzle(config), "D, stored through shared memory")};
+  add_groups_operand(facts, plan.operands);
   const std::string addend_type(to_word(gemm::c_dtype(config)));
   const auto read = [&](const char* name, const std::string& type, const char* use) {
     plan.operands.push_back({.name = name, .dtype = type, .tensor_map_type = {}, .swizzle = {}, .use = use});
@@ -337,11 +346,11 @@ std::string GemmOperator::call(const Config& config) {
   return fmt::format(
       "tessera::gemm::kernel<kConfig>(\n      {{a, b, d, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
       "alpha, "
-      "{}}})",
+      "{}{}}})",
       has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
       gemm::element_bytes(config) == 1 ? "scale_a, scale_b" : "nullptr, nullptr",
       gemm::has_scale_blocks(config) ? scales(of) + ", " + scales(other) : "{}, {}", has_c ? "ldc, c_stride_l" : "0, 0",
-      has_c ? "beta" : "0.0f");
+      has_c ? "beta" : "0.0f", gemm::is_grouped(config) ? ", static_cast<const int*>(groups)" : "");
 }
 
 std::vector<SourceFile> GemmOperator::generated_headers(const Config& config) {

@@ -33,7 +33,7 @@ struct Consumer {
   const Params& p;
   const unsigned smem;
   const Barriers barriers = gemm::barriers(C, smem);
-  const TileSchedule<C> schedule{p};
+  TileSchedule<C, Walker::warp> schedule{p};
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
   const int first_block = is_ping_pong(C) ? 0 : warpgroup * kBlocks;
@@ -169,7 +169,7 @@ struct Consumer {
     Epilogue<C> epilogue{p, smem, warpgroup};
     int round = 0;
 #pragma unroll 1
-    for (int item = schedule.first(); item < schedule.items; item += schedule.stride(), ++round) {
+    for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride(), ++round) {
       if (is_ping_pong(C) && round % 2 != warpgroup) {
         ring.advance(schedule.steps());
         continue;
@@ -183,6 +183,7 @@ struct Consumer {
         multiply(accumulators);
       }
       const TileIndex tile = schedule.at(item);
+      epilogue.row_end = tile.row_end;
       if constexpr (C.split_k == 1) {
         epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
       } else {

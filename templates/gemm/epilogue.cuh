@@ -5,7 +5,8 @@
 // the last stores run beside the next tile's products.
 //
 // TMA writes whole units of 16 bytes: it would zero what follows a row that ends inside one, and it takes no pitch that
-// is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels.
+// is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels; and a group's last
+// rows, behind which another group's may stand.
 #pragma once
 
 #include "gemm/finish.cuh"
@@ -13,8 +14,10 @@
 #include "gemm/params.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
 #include "spec/gemm.h"
 
@@ -67,6 +70,7 @@ struct Epilogue {
   const bool is_by_tma;  // D is
   const unsigned staging;
   int slot = 0;
+  int row_end = 0;  // of D, for the tile
 
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int warpgroup_index)
       : p(params),
@@ -87,7 +91,7 @@ struct Epilogue {
 #pragma unroll
     for (int v = 0; v < kPanelRegisters; v += 2) {
       float pair[2] = {panel[v], panel[v + 1]};
-      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8, p.m,
+      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8, row_end,
                                                       column + v / 4 * 8 + column_of_thread(), batch);
       panel[v] = pair[0];
       panel[v + 1] = pair[1];
@@ -142,7 +146,7 @@ struct Epilogue {
   // A staged panel, element by element; neighbouring threads write neighbouring elements. Rarely run: kept small.
   __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int batch) const {
     constexpr int kAcross = is_swapped(C) ? kBlockRows : kPanelColumns;
-    const int of_n = min(kPanelColumns, p.n - column), of_m = min(kBlockRows, p.m - row);
+    const int of_n = min(kPanelColumns, p.n - column), of_m = min(kBlockRows, row_end - row);
     const int columns = is_swapped(C) ? of_m : of_n, rows = is_swapped(C) ? of_n : of_m;
     const int first_row = is_swapped(C) ? column : row, first_column = is_swapped(C) ? row : column;
     const int c = thread % kAcross;
@@ -158,6 +162,19 @@ struct Epilogue {
       } else {
         static_cast<unsigned char*>(p.d_pointer)[index] = ptx::ld_shared_u8(address);
       }
+    }
+  }
+
+  // The same of a D that fits TMA, of a group's last rows: whole units of 16 bytes.
+  __device__ __forceinline__ void store_last_rows(unsigned from, int row, int column, int batch) const {
+    constexpr int kUnits = d_span_bytes(C) / 16;
+    const int unit = thread % kUnits, first = column + unit * (16 / kElementBytes);
+    if (first >= p.n) return;
+#pragma unroll 1
+    for (int r = thread / kUnits; r < kBlockRows && row + r < row_end; r += kWarpgroupThreads / kUnits) {
+      const ptx::Words4 v = ptx::ld_shared_v4(swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + unit * 16));
+      const long long index = batch * p.d_stride_l + (row + r) * p.ldd + first;
+      ptx::st_global_v4(static_cast<char*>(p.d_pointer) + index * kElementBytes, {v.x, v.y, v.z, v.w});
     }
   }
 
@@ -177,8 +194,14 @@ struct Epilogue {
     }
     ptx::fence_proxy_async_shared();
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+    // What lies past a group's end belongs to another one: the map would not leave it out.
+    const bool is_of_one_group = !is_grouped(C) || row + kBlockRows <= row_end;
     if (!is_by_tma) {
       store_directly(to, row, column, batch);
+    } else if (!is_of_one_group) {
+      store_last_rows(to, row, column, batch);
+      // An empty group: slots are counted by groups of stores, and those by TMA come before and after this one.
+      if (thread == 0) ptx::cp_async_bulk_commit_group();
     } else if (thread == 0) {
       if (row < p.m && column < p.n)
         ptx::tma_store_3d(p.d, to, is_swapped(C) ? row : column, is_swapped(C) ? column : row, batch);

@@ -34,6 +34,7 @@ struct Params {
   long long c_stride_l;
   float alpha;
   float beta;
+  const int* groups = nullptr;  // facts.grouping only: offsets [l + 1], or rows [l]
 };
 
 }  // namespace tessera::gemm

@@ -13,7 +13,8 @@
 // products of 64 rows, up to 13 % off those of 128 and 256, and up to 11 % off those of 288 to 384. What was written
 // then stays for the whole launch, and lines that leave first may leave before they were used, so a B of 470 MB and
 // more is slower by it, by 1 to 4 %. With swap_ab what B is there is here A. The steps exist twice, with that and
-// without: a choice within took 1 % of short products.
+// without: a choice within took 1 % of short products. Of groups it is known how many rows they have on average, or may
+// have.
 #pragma once
 
 #include "common/ring.cuh"
@@ -83,7 +84,8 @@ __device__ __forceinline__ int rows_of_parts(int left) {
 }
 
 template <Config C, bool kIsStreamed>
-__device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, const TileSchedule<C>& schedule) {
+__device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
+                                              TileSchedule<C, Walker::thread>& schedule) {
   constexpr SmemLayout kLayout = smem_layout(C);
   const Barriers barriers = gemm::barriers(C, smem);
   const ClusterPlace<C>& place = schedule.place;
@@ -99,9 +101,9 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
   common::RingPosition<C.stages> ring;
   int unwritten = C.stages;  // slots: their first contents are the whole tile, zeros behind the matrix
 #pragma unroll 1
-  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+  for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
     const TileIndex tile = schedule.at(item);
-    const int left_m = p.m - tile.row, left_n = p.n - tile.column;
+    const int left_m = tile.row_end - tile.row, left_n = p.n - tile.column;
     const int bytes = (rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m) +
                        rows_of_parts<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n)) *
                       kStepBytes;
@@ -119,7 +121,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
           unwritten > 0 ? C.tile_m : a_rows, tile.batch);
       load_operand<C, b_layout(C), b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
           p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, b_begin,
-          unwritten > 0 ? b_slot_rows(C) : b_rows, tile.batch);
+          unwritten > 0 ? b_slot_rows(C) : b_rows, tile.b_batch);
       if (unwritten > 0) --unwritten;
       ring.advance();
     }
@@ -136,8 +138,10 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem, co
 
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
-  const TileSchedule<C> schedule{p};
-  const int rows_of_clusters = is_swapped(C) ? schedule.tiles_n : schedule.tiles_m;
+  TileSchedule<C, Walker::thread> schedule{p};
+  const int rows_of_clusters = is_swapped(C)                              ? schedule.tiles_n
+                               : C.facts.grouping == Grouping::contiguous ? schedule.tiles_m / max(p.l, 1) + 1
+                                                                          : schedule.tiles_m;
   if (is_streamed(C, rows_of_clusters, is_swapped(C) ? p.m : p.n, p.k, p.l)) {
     produce_tiles<C, true>(p, smem, schedule);
   } else {

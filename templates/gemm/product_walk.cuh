@@ -13,6 +13,7 @@
 #pragma once
 
 #include "common/parts.cuh"
+#include "gemm/group_rows.cuh"
 #include "gemm/product_params.cuh"
 #include "spec/product_walk.h"
 #include "tessera/spec/block_scale.h"
@@ -76,14 +77,10 @@ struct Walk {
     constexpr int kRows = W.tile_m * W.cluster_m;
     return rows / kRows + (rows % kRows != 0 ? 1 : 0);
   }
-  // Groups hold what the caller wrote: a length below 0 counts as none, one past the end as what is there.
   __device__ __forceinline__ void read_group() {
-    if constexpr (W.grouping == Grouping::contiguous) {
-      first_row = min(max(p.groups[group], 0), p.m);
-      rows = min(max(p.groups[group + 1] - first_row, 0), p.m - first_row);
-    } else {
-      rows = min(max(p.groups[group], 0), p.m);
-    }
+    const GroupRows of_group = group_rows<W.grouping>(p.groups, group, p.m);
+    first_row = of_group.first;
+    rows = of_group.count;
   }
   __device__ __forceinline__ void find_group() {
     if constexpr (W.grouping == Grouping::none) {

@@ -83,7 +83,7 @@ struct ScaleLoader {
   const Params& p;
   const unsigned smem;
   const Barriers barriers = gemm::barriers(C, smem);
-  const TileSchedule<C> schedule{p};
+  TileSchedule<C, Walker::warp> schedule{p};
   const int lane = static_cast<int>(threadIdx.x) % 32;
   common::RingPosition<C.stages> ring{};
   int pending = 0;  // slots before the ring's whose copies nobody has spoken of
@@ -140,12 +140,12 @@ struct ScaleLoader {
   }
 
   __device__ __forceinline__ void run() {
-    const int steps_of_matrix = TileSchedule<C>::steps_of(p.k);
+    const int steps_of_matrix = schedule.steps_of(p.k);
 #pragma unroll 1
-    for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+    for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
       const TileIndex tile = schedule.at(item);
       const SourceOfA a(p.sfa, tile.row, p.m, tile.batch);
-      const SourceOfB b(p.sfb, tile.column, p.n, tile.batch);
+      const SourceOfB b(p.sfb, tile.column, p.n, tile.b_batch);
       if (schedule.k_end <= steps_of_matrix && a.is_bulk(steps_of_matrix) && b.is_bulk(steps_of_matrix)) {
         load_bulk(a, b);
       } else {

@@ -7,10 +7,14 @@
 // product of few rows has most: with swap_ab, where tiles went along M first, a product of 413 rows took a third
 // longer.
 //
+// Groups have rows of their own number, which only the device's memory tells: items of one group come after those of
+// another, and a walk adds up the groups' tiles on its way. Each role reads them for itself.
+//
 // With split_k the grid has a cluster for each item, so that there is one round.
 #pragma once
 
 #include "common/parts.cuh"
+#include "gemm/group_rows.cuh"
 #include "gemm/params.cuh"
 #include "spec/gemm.h"
 
@@ -35,26 +39,41 @@ struct ClusterPlace {
 };
 
 struct TileIndex {
-  int row;     // first row of D
-  int column;  // first column
-  int batch;
+  int row;      // first row of D
+  int column;   // first column
+  int batch;    // of A and D
+  int b_batch;  // of B
+  int row_end;  // of D: rows from here on are of another group, or of none
 };
 
-template <Config C>
+// Who walks: all threads of a warp know that they are in the same group.
+enum class Walker { thread, warp };
+
+template <Config C, Walker kWalker>
 struct TileSchedule {
+  const Params& p;
   const ClusterPlace<C> place;
-  const int tiles_m;  // of clusters
+  const int tiles_m;  // of clusters; of groups each has its own
   const int tiles_n;
-  const int items;
+  const int items;    // without groups
   const int k_begin;  // steps along K
   const int k_end;
+  // Where there are groups: that of the item which was asked for last, and the items of those before it.
+  int group = 0;
+  int before = 0;
+  GroupRows rows{0, 0};
 
-  __device__ __forceinline__ explicit TileSchedule(const Params& p)
-      : tiles_m((p.m - 1) / (C.tile_m * C.cluster_m) + 1),
+  __device__ __forceinline__ explicit TileSchedule(const Params& params)
+      : p(params),
+        tiles_m((p.m - 1) / (C.tile_m * C.cluster_m) + 1),
         tiles_n((p.n - 1) / (C.tile_n * C.cluster_n) + 1),
         items(tiles_m * tiles_n * p.l),
         k_begin(begin_of_part(p.k, place.k)),
-        k_end(max(part(p.k, place.k + 1), k_begin + 1)) {}
+        k_end(max(part(p.k, place.k + 1), k_begin + 1)) {
+    // Without any group nothing stands behind the offset of its end.
+    if constexpr (is_grouped(C))
+      if (p.l > 0) read_group();
+  }
 
   static __device__ __forceinline__ int steps_of(int k) { return k / tile_k(C) + (k % tile_k(C) != 0 ? 1 : 0); }
   static __device__ __forceinline__ int part(int k, int i) { return common::begin_of_part<C.split_k>(steps_of(k), i); }
@@ -67,18 +86,56 @@ struct TileSchedule {
   __device__ __forceinline__ int stride() const { return static_cast<int>(gridDim.x) / cluster_size(C); }
   __device__ __forceinline__ int steps() const { return k_end - k_begin; }
 
+  // Items that there are; of groups those up to the end of this one's group, to which the walk goes on, or all where no
+  // group has it. Numbers ascend from call to call.
+  __device__ __forceinline__ int items_up_to(int item) {
+    if constexpr (is_grouped(C)) {
+#pragma unroll 1
+      while (group < p.l) {
+        const int end = before + tiles_of_group() * tiles_n;
+        if (item < end) return end;
+        before = end;
+        if (++group < p.l) read_group();
+      }
+      return before;
+    } else {
+      return items;
+    }
+  }
+
+  // The tile of the item that was asked for last.
   __device__ __forceinline__ TileIndex at(int item) const {
-    const int of_matrix = tiles_m * tiles_n;
-    const int batch = item / of_matrix;
-    const int within = item % of_matrix;
+    const int of_m = is_grouped(C) ? tiles_of_group() : tiles_m;
+    const int of_matrix = of_m * tiles_n;
+    const int batch = is_grouped(C) ? group : item / of_matrix;
+    const int within = is_grouped(C) ? item - before : item % of_matrix;
     // Along the rows of D, which are here M, or N with swap_ab; and across.
-    const int tiles_along = is_swapped(C) ? tiles_n : tiles_m, tiles_across = is_swapped(C) ? tiles_m : tiles_n;
-    const int group = within / (C.raster * tiles_across);
-    const int in_group = within % (C.raster * tiles_across);
-    const int rows = min(tiles_along - group * C.raster, C.raster);
-    const int along = group * C.raster + in_group % rows, across = in_group / rows;
+    const int tiles_along = is_swapped(C) ? tiles_n : of_m, tiles_across = is_swapped(C) ? of_m : tiles_n;
+    const int raster = within / (C.raster * tiles_across);
+    const int in_raster = within % (C.raster * tiles_across);
+    const int height = min(tiles_along - raster * C.raster, C.raster);
+    const int along = raster * C.raster + in_raster % height, across = in_raster / height;
     const int m = is_swapped(C) ? across : along, n = is_swapped(C) ? along : across;
-    return {(m * C.cluster_m + place.m) * C.tile_m, (n * C.cluster_n + place.n) * C.tile_n, batch};
+    const int row = (m * C.cluster_m + place.m) * C.tile_m, column = (n * C.cluster_n + place.n) * C.tile_n;
+    if constexpr (!is_grouped(C)) return {row, column, batch, batch, p.m};
+    return {rows.first + row, column, C.facts.grouping == Grouping::contiguous ? 0 : batch, batch,
+            rows.first + rows.count};
+  }
+
+  // Of clusters; none of an empty group.
+  __device__ __forceinline__ int tiles_of_group() const {
+    constexpr int kRows = C.tile_m * C.cluster_m;
+    return rows.count / kRows + (rows.count % kRows != 0 ? 1 : 0);
+  }
+
+ private:
+  __device__ __forceinline__ void read_group() {
+    rows = group_rows<C.facts.grouping>(p.groups, group, p.m);
+    if constexpr (kWalker == Walker::warp) {
+      // The compiler keeps what follows in uniform registers, and branches on it do not part the warp.
+      rows.first = __shfl_sync(0xffffffff, rows.first, 0);
+      rows.count = __shfl_sync(0xffffffff, rows.count, 0);
+    }
   }
 };
 

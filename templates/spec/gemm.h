@@ -5,7 +5,7 @@
 //
 // for i < l. A is [l, m, k] (K-major) or [l, k, m] (MN-major), B is [l, n, k] or [l, k, n]; C and D are [l, m, n]. Rows
 // lie lda, ldb, ldc, ldd elements apart, matrices a_stride_l, ... Sums are fp32; C and bias have the type of D, bf16
-// where D is an 8-bit one.
+// where D is an 8-bit one. Groups of rows have a B each, as spec/gemm_tcgen05.h has them.
 //
 // With scale blocks (8-bit operands, both) the sum of each 128 of k is multiplied by a factor of A and one of B before
 // it is added: sfa[i, m, k / 128] (of_row) or sfa[i, m / 128, k / 128] (square), and sfb of n likewise, fp32 numbers
@@ -33,10 +33,10 @@
 //
 // Entry parameters, in this order (with swap_ab b before a, n before m):
 //   const __grid_constant__ TensorMap a, b, d
-//   d_pointer; c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit operands only; may be null:
-//   1); float* sfa, sfb, long long sfa_stride_m, sfa_stride_k, sfa_stride_l, sfb_stride_n, .. (scale blocks only; with
-//   swap_ab those of b first); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only);
-//   float alpha; float beta (c)
+//   d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit
+//   operands only; may be null: 1); float* sfa, sfb, long long sfa_stride_m, sfa_stride_k, sfa_stride_l, sfb_stride_n,
+//   .. (scale blocks only; with swap_ab those of b first); int m, n, k, l; long long ldd, d_stride_l; long long ldc,
+//   c_stride_l (facts.c only); float alpha; float beta (c)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that, one cluster for each SM group that is
 // there (split_k = 1) or for each tile of a cluster; block num_threads(); dynamic shared memory
 // smem_layout().total_bytes.
@@ -96,6 +96,10 @@ enum class Rule {
   scale_blocks_need_8_bit,        // bytes of the type; 1
   scale_blocks_of_one_operand,    // operands with them; 2
   scale_blocks_need_promotion,    // 0; 1
+  layout_of_groups,               // 1; 0
+  squares_of_groups,              // 1; 0
+  swap_of_groups,                 // 1; 0
+  split_k_of_groups,              // split_k; 1
   tile_m_not_multiple_of_64,      // tile_m; 64
   tile_m_out_of_range,            // tile_m; 256
   tile_n_not_multiple_of_16,      // tile_n; 16
@@ -117,6 +121,7 @@ enum class Rule {
 TESSERA_HD constexpr bool is_8_bit(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
 TESSERA_HD constexpr bool is_ping_pong(const Config& c) { return c.kernel_schedule == KernelSchedule::ping_pong; }
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
+TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
 // Of what the kernel calls A and B.
 TESSERA_HD constexpr DType a_dtype(const Config& c) {
   return element_type(is_swapped(c) ? c.facts.b_type : c.facts.a_type);
@@ -289,8 +294,7 @@ inline constexpr int kRegistersBesideInstruction = 26;
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const OperandType a = c.facts.a_type, b = c.facts.b_type;
-  if (c.facts.gate != Gate::none || c.facts.interleave != 1 || c.facts.d_format != OutputFormat::plain ||
-      c.facts.grouping != Grouping::none)
+  if (c.facts.gate != Gate::none || c.facts.interleave != 1 || c.facts.d_format != OutputFormat::plain)
     return {Rule::facts_of_tcgen05, 1, 0};
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 =
@@ -301,6 +305,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
     return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};
   if (is_fp8 && (a_layout(c) == Layout::mn_major || b_layout(c) == Layout::mn_major))
     return {Rule::layout_needs_16_bit, 1, 2};
+  if (is_swapped(c) && is_grouped(c)) return {Rule::swap_of_groups, 1, 0};
   if (is_swapped(c) && dtype_bytes(c.facts.d_dtype) != 2)
     return {Rule::swap_needs_16_bit_output, dtype_bytes(c.facts.d_dtype), 2};
   if (!is_fp8 && c.facts.accumulation == Accumulation::promoted) return {Rule::promotion_needs_8_bit, 2, 1};
@@ -309,6 +314,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (scaled > 0 && !is_fp8) return {Rule::scale_blocks_need_8_bit, 2, 1};
   if (scaled == 1) return {Rule::scale_blocks_of_one_operand, 1, 2};
   if (scaled > 0 && c.facts.accumulation != Accumulation::promoted) return {Rule::scale_blocks_need_promotion, 0, 1};
+  if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
+    return {Rule::layout_of_groups, 1, 0};
+  if (c.facts.grouping == Grouping::contiguous && c.facts.a_scale_block == ScaleBlock::square)
+    return {Rule::squares_of_groups, 1, 0};
   return {};
 }
 
@@ -332,6 +341,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
   if (!is_cluster_extent(c.cluster_m)) return {Rule::cluster_too_large, c.cluster_m, kMaxClusterSize};
   if (!is_cluster_extent(c.cluster_n)) return {Rule::cluster_too_large, c.cluster_n, kMaxClusterSize};
   if (cluster_size(c) > kMaxClusterSize) return {Rule::cluster_too_large, cluster_size(c), kMaxClusterSize};
+  if (c.split_k > 1 && is_grouped(c)) return {Rule::split_k_of_groups, c.split_k, 1};
   if (c.split_k > 1 && is_ping_pong(c)) return {Rule::split_k_and_ping_pong, c.split_k, 1};
   // Parts of an operand are whole swizzle patterns of 8 rows, or whole panels.
   const int unit_a = a_layout(c) == Layout::mn_major ? span_elements(c) : 8;

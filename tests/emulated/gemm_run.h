@@ -16,7 +16,7 @@
 #include "base/bound_expression.h"
 #include "generator/facts.h"
 #include "generator/selectors.h"
-#include "reference/gemm.h"
+#include "reference/groups.h"
 #include "reference/poison.h"
 #include "reference/random.h"
 #include "runtime/nvrtc.h"
@@ -36,8 +36,9 @@ struct Case {
   const char* name;
   std::vector<std::pair<std::string, std::string>> fields;
   std::map<std::string, std::int64_t> sizes;
-  Fill fill = Fill::integer;  // of a; whole numbers are compared exactly
-  bool is_in_place = false;   // c is d's memory
+  Fill fill = Fill::integer;               // of a; whole numbers are compared exactly
+  bool is_in_place = false;                // c is d's memory
+  std::vector<std::int64_t> group_rows{};  // with a grouping
 };
 
 inline Gemm problem_of(const Case& test) {
@@ -110,6 +111,9 @@ class GemmRun {
     };
     in.sfa = factors("sfa", facts.a_scale_block);
     in.sfb = factors("sfb", facts.b_scale_block);
+    if (facts.grouping != Grouping::none)
+      return reference::check_grouped_gemm(facts.grouping, buffers_.at("groups").view, in, buffers_.at("d").view,
+                                           check);
     return reference::check_gemm(in, buffers_.at("d").view, check);
   }
 
@@ -150,7 +154,9 @@ class GemmRun {
     const std::int64_t elements = shape[0] * strides[0];
     Buffer& buffer = buffers_[spec.name];
     buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {elements});
-    if (spec.name.starts_with("scale")) {
+    if (spec.name == "groups") {
+      buffer.memory = reference::groups_of(product_facts(plan_.problem.as<Gemm>()).grouping, test_.group_rows);
+    } else if (spec.name.starts_with("scale")) {
       buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : 4);
     } else if (spec.name == "sfa" || spec.name == "sfb") {
       const reference::CounterRandom random(11, stream);

@@ -290,6 +290,54 @@ TEST_CASE("products with factors of blocks: what is refused, and what a launch a
                                           "ceil_div(k, 128))"});
 }
 
+TEST_CASE("products of groups: what is refused, tiles for a group's rows, and what a launch asks for") {
+  const auto grouped = [](const char* grouping, const Fields& others) {
+    Fields fields{{"grouping", grouping}};
+    fields.insert(fields.end(), others.begin(), others.end());
+    return fields;
+  };
+  CHECK(refusal(grouped("contiguous", {{"a_layout", "mn"}})) ==
+        "gemm bf16, contiguous groups: a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a "
+        "group at any row; take masked groups, or make k of a contiguous");
+  CHECK(refusal(grouped("masked", {{"a_layout", "mn"}})) == "no refusal");
+  const Fields squares{{"dtype", "e4m3"}, {"a_scale_block", "128x128"}, {"b_scale_block", "128x128"}};
+  CHECK(refusal(grouped("contiguous", squares)) ==
+        "gemm e4m3, contiguous groups: a_scale_block 128x128 with contiguous groups: a square begins at a multiple of "
+        "128 rows, a group at any; take masked groups, or 1x128");
+  CHECK(refusal(grouped("masked", squares)) == "no refusal");
+  const Fields tile{{"tile_m", "64"}, {"tile_n", "64"}, {"cluster_m", "1"}, {"cluster_n", "1"}, {"stages", "4"}};
+  const auto with = [&](const char* key, const char* value) {
+    Fields fields = grouped("masked", tile);
+    fields.emplace_back(key, value);
+    return fields;
+  };
+  CHECK(refusal(with("swap_ab", "on"))
+            .find("swap_ab on with groups, off allowed: rows of a group are rows of the "
+                  "instruction") != std::string::npos);
+  CHECK(refusal(with("split_k", "2")).find("split_k 2, 1 allowed with groups: their tiles are counted on the device") !=
+        std::string::npos);
+  // As many rows as a group has, whichever way they are counted.
+  for (const auto& [grouping, m] : {std::pair("masked", "16"), std::pair("contiguous", "512")}) {
+    const Plan few = plan(grouped(grouping, {{"m", m}, {"n", "4096"}, {"k", "4096"}, {"l", "32"}}));
+    CHECK(few.number("tile_m") == 64);
+    CHECK(few.number("split_k") == 1);
+    CHECK(few.field("swap_ab") == "off");
+    CHECK(few.kernel.find(std::string("_") + grouping + "_") != std::string::npos);
+  }
+  CHECK(plan(grouped("contiguous", {{"m", "8192"}, {"n", "4096"}, {"k", "4096"}, {"l", "4"}})).number("tile_m") >= 128);
+  // Rows of all contiguous groups are one matrix, with its factors; b has one for each group.
+  const Fields factors{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};
+  const LaunchPlan launch = plan(grouped("contiguous", factors)).launch;
+  std::string shapes;
+  for (const BufferSpec& buffer : launch.buffers)
+    if (buffer.name != "scale_a" && buffer.name != "scale_b")
+      shapes += fmt::format("{} {} {}; ", buffer.name, buffer.dtype, buffer.shape[0].text());
+  CHECK(shapes == "a e4m3 1; b e4m3 l; groups s32 l + 1; d bf16 1; sfa f32 1; sfb f32 l; ");
+  CHECK_FALSE(std::any_of(launch.sizes.begin(), launch.sizes.end(), [](const SizeSpec& size) {
+    return size.name == "a_stride_l" || size.name == "sfa_stride_l" || size.name == "group_tiles";
+  }));
+}
+
 TEST_CASE("products: a plan's tiles are of the product, whichever operand gives the instruction its rows") {
   const Fields tile{{"tile_m", "64"}, {"tile_n", "128"}, {"cluster_m", "1"}, {"cluster_n", "2"}};
   for (const char* const swap_ab : {"off", "on"}) {

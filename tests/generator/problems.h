@@ -253,6 +253,15 @@ inline std::vector<Problem> every_fact() {
       for (const Layout b_layout : {Layout::k_major, Layout::mn_major})
         for (const DType d_dtype : {DType::f32, DType::bf16, DType::f16, DType::e4m3})
           add_product({.dtype = dtype, .d_dtype = d_dtype, .a_layout = a_layout, .b_layout = b_layout});
+  for (const Grouping grouping : {Grouping::contiguous, Grouping::masked}) {
+    add_product({.c = Addend::matrix, .bias = Bias::column, .activation = Activation::gelu, .grouping = grouping});
+    add_product({.dtype = DType::f16, .d_dtype = DType::f32, .grouping = grouping});
+    add_product({.dtype = DType::e4m3, .d_dtype = DType::e5m2, .grouping = grouping});
+    add_product({.dtype = DType::e4m3,
+                 .grouping = grouping,
+                 .a_scale_block = ScaleBlock::of_row,
+                 .b_scale_block = ScaleBlock::square});
+  }
   for (const DType dtype : {DType::e4m3, DType::e5m2})
     for (const DType b_dtype : {DType::e4m3, DType::e5m2})
       for (const Accumulation accumulation : {Accumulation::fast, Accumulation::promoted})

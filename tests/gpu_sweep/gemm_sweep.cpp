@@ -1,7 +1,7 @@
-// Random matrix products on the GPU against float64: types x layouts x epilogues, each with the planner's choice and
-// with pinned tiles, N random shapes each (0 to --max-extent, ragged, padded pitches, batches, in-place c). Outputs,
-// and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree; gaps must stay
-// poisoned.
+// Random matrix products on the GPU against float64: types x layouts x epilogues x groups, each with the planner's
+// choice and with pinned tiles, N random shapes each (0 to --max-extent, ragged, padded pitches, batches, in-place c).
+// Outputs, and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree; gaps must
+// stay poisoned.
 //
 //   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--only mma_kind=mma.f16] [--report FILE]
 //
@@ -23,7 +23,7 @@
 #include "generator/facts.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
-#include "reference/gemm.h"
+#include "reference/groups.h"
 #include "reference/poison.h"
 #include "tessera/cuda_device.h"
 #include "tessera/jit.h"
@@ -178,8 +178,42 @@ class Sweep {
       if (tile[5] != 0) p.stages = tile[5];
       p.kernel_schedule = tile[6] != 0 ? KernelSchedule::ping_pong : KernelSchedule::cooperative;
     }
+    add_groups(list);
     add_mma(list);
     return list;
+  }
+
+  /// Groups of every type, with epilogues and tiles in turn.
+  static void add_groups(std::vector<Gemm>& list) {
+    constexpr int kTiles[][6] = {// tile_m, tile_n, cluster_m, cluster_n, stages, ping-pong
+                                 {0, 0, 0, 0, 0, 0},     {128, 192, 1, 1, 0, 0}, {64, 64, 1, 1, 2, 0},
+                                 {256, 128, 1, 2, 0, 0}, {128, 128, 2, 1, 0, 1}, {64, 128, 1, 1, 0, 0},
+                                 {192, 80, 1, 1, 0, 0},  {128, 64, 2, 1, 3, 0}};
+    constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::e4m3, DType::e5m2};
+    constexpr DType kResults[] = {DType::bf16, DType::f32, DType::f16, DType::e4m3};
+    std::size_t turn = 0;
+    for (const Grouping grouping : {Grouping::contiguous, Grouping::masked})
+      for (const DType dtype : kTypes)
+        for (const ScaleBlock b_block : {ScaleBlock::none, ScaleBlock::square, ScaleBlock::of_row})
+          for (int i = 0; i < 4; ++i, ++turn) {
+            if (b_block != ScaleBlock::none && dtype_bytes(dtype) == 2) continue;
+            Gemm p{.dtype = dtype, .d_dtype = kResults[turn % 4], .grouping = grouping, .b_scale_block = b_block};
+            const bool has_squares = grouping == Grouping::masked && i == 3;
+            if (b_block != ScaleBlock::none) p.a_scale_block = has_squares ? ScaleBlock::square : ScaleBlock::of_row;
+            if (grouping == Grouping::masked && dtype_bytes(dtype) == 2 && i == 2) p.a_layout = Layout::mn_major;
+            p.c = turn % 3 == 1 ? Addend::matrix : Addend::none;
+            p.bias = turn % 5 == 2 ? Bias::column : Bias::none;
+            p.activation = turn % 4 == 3 ? Activation::silu : Activation::none;
+            if (const auto& tile = kTiles[turn % std::size(kTiles)]; tile[0] != 0) {
+              p.tile_m = tile[0];
+              p.tile_n = tile[1];
+              p.cluster_m = tile[2];
+              p.cluster_n = tile[3];
+              if (tile[4] != 0) p.stages = tile[4];
+              p.kernel_schedule = tile[5] != 0 ? KernelSchedule::ping_pong : KernelSchedule::cooperative;
+            }
+            list.push_back(p);
+          }
   }
 
   /// The kernels of sm_120, compiled for this target.
@@ -295,17 +329,19 @@ class Sweep {
 
   void one(const Gemm& p, const GemmKernel& kernel) {
     ++shapes_;
-    const std::int64_t l = pick(0, 3) == 0 ? pick(0, 3) : 1, m = extent(), n = extent(), k = extent();
+    const bool is_grouped = p.grouping != Grouping::none, is_one = p.grouping == Grouping::contiguous;
+    const std::int64_t l = is_grouped ? pick(0, 12) : pick(0, 3) == 0 ? pick(0, 3) : 1;
+    const std::int64_t m = extent(), n = extent(), k = extent(), l_of_a = is_one ? 1 : l;
     const bool a_is_mn = p.a_layout == Layout::mn_major, b_is_mn = p.b_layout == Layout::mn_major;
     const ProductFacts facts = product_facts(p);
     const ProductTiles tiles = product_tiles(kernel.kernel().plan());
     const DType b_dtype = p.b_dtype.value_or(p.dtype), c_dtype = dtype_bytes(p.d_dtype) == 1 ? DType::bf16 : p.d_dtype;
     const std::int64_t unit = 16 / dtype_bytes(p.dtype);
-    const Matrix of_a = matrix(l, a_is_mn ? k : m, a_is_mn ? m : k, unit);
+    const Matrix of_a = matrix(l_of_a, a_is_mn ? k : m, a_is_mn ? m : k, unit);
     const Matrix of_b = matrix(l, b_is_mn ? k : n, b_is_mn ? n : k, unit);
-    const Matrix of_d = matrix(l, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
-    const bool is_in_place = p.c == Addend::matrix && c_dtype == p.d_dtype && pick(0, 2) == 0;
-    const Matrix of_c = is_in_place ? of_d : matrix(l, m, n, 1);
+    const Matrix of_d = matrix(l_of_a, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
+    const bool is_in_place = !is_grouped && p.c == Addend::matrix && c_dtype == p.d_dtype && pick(0, 2) == 0;
+    const Matrix of_c = is_in_place ? of_d : matrix(l_of_a, m, n, 1);
     Buffer a(device_, p.dtype, of_a.elements()), b(device_, b_dtype, of_b.elements());
     Buffer c(device_, c_dtype, of_c.elements()), d(device_, p.d_dtype, of_d.elements());
     Buffer bias(device_, c_dtype, n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
@@ -332,21 +368,27 @@ class Sweep {
     arguments.ldb = of_b.pitch;
     arguments.ldc = of_c.pitch;
     arguments.ldd = of_d.pitch;
-    arguments.a_stride_l = of_a.stride_l;
     arguments.b_stride_l = of_b.stride_l;
-    arguments.c_stride_l = of_c.stride_l;
-    arguments.d_stride_l = std::max<std::int64_t>(of_d.stride_l, 1);
+    if (!is_one) {
+      arguments.a_stride_l = of_a.stride_l;
+      arguments.c_stride_l = of_c.stride_l;
+      arguments.d_stride_l = std::max<std::int64_t>(of_d.stride_l, 1);
+    }
+    Buffer groups(device_, DType::s32, l + 1);
+    if (is_grouped) groups.host.bytes = reference::random_groups(p.grouping, l, m, random_()).bytes;
+    groups.upload();
+    if (is_grouped) arguments.groups = groups.pointer;
     const bool has_scales = dtype_bytes(p.dtype) == 1 && pick(0, 3) != 0;
     if (has_scales) {
       arguments.scale_a = scale_a.pointer;
       arguments.scale_b = scale_b.pointer;
       check.alpha *= scale_a.host.at(0) * scale_b.host.at(0);
     }
-    const Factors sfa(*this, facts.a_scale_block, l, m, k), sfb(*this, facts.b_scale_block, l, n, k);
+    const Factors sfa(*this, facts.a_scale_block, l_of_a, m, k), sfb(*this, facts.b_scale_block, l, n, k);
     arguments.sfa = sfa.memory.pointer;
     arguments.sfa_stride_m = sfa.stride_row;
     arguments.sfa_stride_k = sfa.stride_k;
-    arguments.sfa_stride_l = sfa.stride_l;
+    if (!is_one) arguments.sfa_stride_l = sfa.stride_l;
     arguments.sfb = sfb.memory.pointer;
     arguments.sfb_stride_n = sfb.stride_row;
     arguments.sfb_stride_k = sfb.stride_k;
@@ -380,7 +422,10 @@ class Sweep {
     if (p.bias == Bias::column) in.bias = bias.host.view();
     in.sfa = sfa.view();
     in.sfb = sfb.view();
-    reference::Comparison result = reference::check_gemm(in, of_d.view(d, false), check);
+    const TensorView of_groups{groups.host.bytes.data(), DType::s32, {l + (is_one ? 1 : 0)}, {1}};
+    reference::Comparison result =
+        !is_grouped ? reference::check_gemm(in, of_d.view(d, false), check)
+                    : reference::check_grouped_gemm(p.grouping, of_groups, in, of_d.view(d, false), check);
     rows_ += result.rows_checked;
     if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
     if (d.host.bytes != first) result.problems.emplace_back("another launch with the same inputs gave other bits");

@@ -81,6 +81,8 @@ Gemm random_product(Draw& draw) {
   p.n = draw.size(60000);
   p.k = draw.size(60000);
   if (draw.one_in(4)) p.l = draw.size(200);
+  if (draw.one_in(4))
+    p.grouping = p.a_layout == Layout::k_major && draw.one_in(2) ? Grouping::contiguous : Grouping::masked;
   return p;
 }
 
@@ -123,8 +125,8 @@ std::string kind_of(const Problem& problem) {
                        to_word(c.facts.output));
   }
   const gemm::Config c = chosen_config<GemmOperator>(problem);
-  return fmt::format("{}x{} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,
-                     gemm::element_bytes(c), c.facts.accumulation == Accumulation::promoted);
+  return fmt::format("{}x{} {} {} {} {} {} {}", c.tile_m, c.tile_n, gemm::is_ping_pong(c), c.split_k, c.cluster_m,
+                     gemm::element_bytes(c), c.facts.accumulation == Accumulation::promoted, to_word(c.facts.grouping));
 }
 
 constexpr int kProblems = 1500;

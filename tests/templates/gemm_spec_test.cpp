@@ -48,7 +48,6 @@ TEST_CASE("the default is legal, and so are many others") {
 
 TEST_CASE("each rule names what it found and its bound") {
   check_rule({.facts = {.gate = Gate::dual}}, Rule::facts_of_tcgen05, 1, 0);
-  check_rule({.facts = {.grouping = Grouping::masked}}, Rule::facts_of_tcgen05, 1, 0);
   check_rule({.facts = {.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4}}, Rule::operand_type, 1, 4);
   check_rule({.facts = {.a_type = OperandType::tf32, .b_type = OperandType::tf32}}, Rule::operand_type, 8, 4);
   check_rule({.facts = {.b_type = OperandType::f16}}, Rule::operand_type, 4, 4);
@@ -74,6 +73,16 @@ TEST_CASE("each rule names what it found and its bound") {
   check_rule({.tile_m = 64, .tile_n = 64, .split_k = 2, .kernel_schedule = KernelSchedule::ping_pong},
              Rule::split_k_and_ping_pong, 2, 1);
   check_rule({.raster = 0}, Rule::raster_out_of_range, 0, 1024);
+  check_rule({.facts = {.a_layout = Layout::mn_major, .grouping = Grouping::contiguous}}, Rule::layout_of_groups, 1, 0);
+  check_rule({.facts = {.a_type = OperandType::e4m3,
+                        .b_type = OperandType::e4m3,
+                        .accumulation = Accumulation::promoted,
+                        .grouping = Grouping::contiguous,
+                        .a_scale_block = ScaleBlock::square,
+                        .b_scale_block = ScaleBlock::square}},
+             Rule::squares_of_groups, 1, 0);
+  check_rule({.facts = {.grouping = Grouping::masked}, .swap_ab = SwapAb::on}, Rule::swap_of_groups, 1, 0);
+  check_rule({.facts = {.grouping = Grouping::masked}, .split_k = 2}, Rule::split_k_of_groups, 2, 1);
   check_rule({.facts = {.a_layout = Layout::mn_major}, .tile_m = 64, .cluster_m = 1, .cluster_n = 2},
              Rule::part_of_a_too_small, 32, 64);
   check_rule({.tile_n = 112, .cluster_m = 4}, Rule::part_of_b_too_small, 28, 8);

@@ -29,7 +29,7 @@ struct Gemm {
   Addend c = Addend::none;
   Bias bias = Bias::none;
   Activation activation = Activation::none;
-  Grouping grouping = Grouping::none;           ///< tcgen05: rows in groups with a b of their own; l is their number
+  Grouping grouping = Grouping::none;           ///< rows in groups with a b of their own; l is their number
   ScaleBlock a_scale_block = ScaleBlock::none;  ///< sm_90a, 8-bit types: which elements of a share a factor of sfa
   ScaleBlock b_scale_block = ScaleBlock::none;  ///< and of b, one of sfb
   Gate gate = Gate::none;             ///< tcgen05: silu(gate) * up of two products, or of one's columns in turn

@@ -1,0 +1,139 @@
+#include "reference/groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "reference/poison.h"
+#include "reference/random.h"
+#include "tessera/spec/block_scale.h"
+
+namespace tessera::reference {
+
+namespace {
+
+bool is_contiguous(Grouping grouping) { return grouping == Grouping::contiguous; }
+
+std::int64_t tiles_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+
+void merge(Comparison& all, const Comparison& of_group, std::int64_t number) {
+  for (const std::string& problem : of_group.problems)
+    all.problems.push_back(fmt::format("group {}: {}", number, problem));
+  all.rel_error = std::max(all.rel_error, of_group.rel_error);
+  all.rel_bound = std::max(all.rel_bound, of_group.rel_bound);
+  all.max_abs_error = std::max(all.max_abs_error, of_group.max_abs_error);
+  all.cosine = std::min(all.cosine, of_group.cosine);
+  all.rows_checked += of_group.rows_checked;
+  all.rows_total += of_group.rows_total;
+}
+
+/// Rows of d that are in no group.
+void check_untouched(Grouping grouping, const std::vector<GroupRows>& groups, const TensorView& d, Comparison& all) {
+  std::vector<bool> is_of_group(static_cast<std::size_t>(d.shape[0] * d.shape[1]));
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (std::int64_t r = 0; r < groups[g].rows; ++r) {
+      const std::int64_t matrix = is_contiguous(grouping) ? 0 : static_cast<std::int64_t>(g);
+      is_of_group[static_cast<std::size_t>(matrix * d.shape[1] + groups[g].first + r)] = true;
+    }
+  std::int64_t written = 0;
+  const std::int64_t bytes = d.shape[2] * dtype_bytes(d.dtype);
+  for (std::size_t i = 0; i < is_of_group.size(); ++i) {
+    if (is_of_group[i]) continue;
+    const auto row = static_cast<std::int64_t>(i);
+    const std::byte* const at =
+        d.data + (row / d.shape[1] * d.strides[0] + row % d.shape[1] * d.strides[1]) * dtype_bytes(d.dtype);
+    written += std::all_of(at, at + bytes, [](std::byte b) { return b == std::byte{kPoisonByte}; }) ? 0 : 1;
+  }
+  if (written > 0) all.problems.push_back(fmt::format("d: {} rows that are in no group were written", written));
+}
+
+}  // namespace
+
+std::vector<GroupRows> group_rows(Grouping grouping, const TensorView& groups, std::int64_t m) {
+  std::vector<GroupRows> rows;
+  std::int64_t scales = 0;
+  for (std::int64_t i = 0; i + (is_contiguous(grouping) ? 1 : 0) < groups.shape[0]; ++i) {
+    GroupRows group;
+    const auto value = static_cast<std::int64_t>(groups.at(i));
+    if (is_contiguous(grouping)) {
+      group.first = std::clamp<std::int64_t>(value, 0, m);
+      group.rows =
+          std::clamp<std::int64_t>(static_cast<std::int64_t>(groups.at(i + 1)) - group.first, 0, m - group.first);
+    } else {
+      group.rows = std::clamp<std::int64_t>(value, 0, m);
+    }
+    group.first_scales = scales;
+    scales += tiles_of(group.rows);
+    rows.push_back(group);
+  }
+  return rows;
+}
+
+Tensor groups_of(Grouping grouping, const std::vector<std::int64_t>& rows) {
+  std::vector<std::int64_t> values;
+  if (is_contiguous(grouping)) values.push_back(0);
+  for (const std::int64_t count : rows) values.push_back(count + (is_contiguous(grouping) ? values.back() : 0));
+  Tensor groups(DType::s32, {static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i)
+    groups.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
+  return groups;
+}
+
+Tensor random_groups(Grouping grouping, std::int64_t l, std::int64_t m, std::uint64_t seed) {
+  const CounterRandom random(seed, 0x67);
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < l + (is_contiguous(grouping) ? 1 : 0); ++i) {
+    const std::int64_t value = random.integer(static_cast<std::uint64_t>(i), 0, m);
+    // One group in five is empty.
+    const bool is_empty = random.integer(static_cast<std::uint64_t>(i) + 1000, 0, 4) == 0;
+    values.push_back(!is_empty ? value : grouping == Grouping::masked ? 0 : values.empty() ? 0 : values.back());
+  }
+  if (is_contiguous(grouping)) std::sort(values.begin(), values.end());
+  Tensor groups(DType::s32, {static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i)
+    groups.set(static_cast<std::int64_t>(i), static_cast<double>(values[i]));
+  return groups;
+}
+
+TensorView rows_of(const TensorView& view, std::int64_t matrix, std::int64_t first, std::int64_t rows) {
+  TensorView part = view;
+  part.data += (matrix * view.strides[0] + first * view.strides[1]) * dtype_bytes(view.dtype);
+  part.shape[0] = 1;
+  part.shape[1] = rows;
+  return part;
+}
+
+Comparison check_groups(Grouping grouping, const TensorView& groups, const TensorView& d, const CheckGroup& check) {
+  const std::vector<GroupRows> rows = group_rows(grouping, groups, d.shape[1]);
+  Comparison all;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const GroupRows& group = rows[i];
+    const auto number = static_cast<std::int64_t>(i), matrix = is_contiguous(grouping) ? 0 : number;
+    if (group.rows == 0) continue;
+    merge(all, check(number, matrix, group, rows_of(d, matrix, group.first, group.rows)), number);
+  }
+  check_untouched(grouping, rows, d, all);
+  all.pass = all.problems.empty();
+  return all;
+}
+
+Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const GemmInputs& inputs,
+                              const TensorView& d, const GemmCheck& check) {
+  return check_groups(
+      grouping, groups, d,
+      [&](std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& of_d) {
+        const auto of_b = [&](const TensorView& b) { return rows_of(b, number, 0, b.shape[1]); };
+        GemmInputs in{rows_of(inputs.a, matrix, rows.first, rows.rows), of_b(inputs.b), {}, {}};
+        in.bias = inputs.bias;
+        if (inputs.c) in.c = rows_of(*inputs.c, matrix, rows.first, rows.rows);
+        if (inputs.sfa) {
+          const std::int64_t share = inputs.sfa->rows;  // a group of a's squares begins with its matrix
+          in.sfa = {rows_of(inputs.sfa->factors, matrix, rows.first / share, (rows.rows + share - 1) / share), share};
+        }
+        if (inputs.sfb) in.sfb = {of_b(inputs.sfb->factors), inputs.sfb->rows};
+        return check_gemm(in, of_d, check);
+      });
+}
+
+}  // namespace tessera::reference
