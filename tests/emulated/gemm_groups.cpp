@@ -115,7 +115,7 @@ TEST_CASE("products of groups under every schedule") {
     MESSAGE("skipped: no NVRTC");
     return;
   }
-  testing::Sample sample(2);
+  testing::Sample sample(3);
   for (const Case& test : kCases) {
     if (!sample.takes()) continue;
     check(test, *compiler,
