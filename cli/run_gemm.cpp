@@ -116,6 +116,12 @@ class RunGemm final : public RunOperator {
         tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
       } else if (buffer.name == "sfa" || buffer.name == "sfb") {
         fill_factors(tensor, flags, stream);
+      } else if (buffer.name == "indices") {
+        // Any row of a, and some of none.
+        const std::int64_t rows = launch.evaluate(Expression::parse("a_rows"), sizes);
+        const reference::CounterRandom random(static_cast<std::uint64_t>(flags.seed), stream);
+        for (std::int64_t i = 0; i < tensor.elements(); ++i)
+          tensor.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i), -1, rows)));
       } else if (buffer.name == "groups") {
         const Grouping grouping = plan.problem.as<Gemm>().grouping;
         const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
@@ -158,7 +164,9 @@ class RunGemm final : public RunOperator {
     views.sfb = factors("sfb", facts.b_scale_block);
     const reference::TensorView d = outputs.at("d").view();
     if (facts.grouping == Grouping::none) return reference::check_gemm(views, d, check);
-    return reference::check_grouped_gemm(facts.grouping, inputs.at("groups").view(), views, d, check);
+    std::optional<reference::TensorView> indices;
+    if (const auto found = inputs.find("indices"); found != inputs.end()) indices = found->second.view();
+    return reference::check_grouped_gemm(facts.grouping, inputs.at("groups").view(), views, d, check, indices);
   }
 
  private:

@@ -22,11 +22,12 @@ OperandType b_type(const Gemm& problem) {
 }
 
 constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
-    {"a", ProductOperand::a},   {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
-    {"b", ProductOperand::b},   {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
-    {"b2", ProductOperand::b},  {"sfb2", ProductOperand::b},    {"scale_b2", ProductOperand::b},
-    {"c", ProductOperand::c},   {"bias", ProductOperand::c},    {"d", ProductOperand::d},
-    {"sfd", ProductOperand::d}, {"scale_d", ProductOperand::d}, {"groups", ProductOperand::groups}};
+    {"a", ProductOperand::a},      {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
+    {"b", ProductOperand::b},      {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
+    {"b2", ProductOperand::b},     {"sfb2", ProductOperand::b},    {"scale_b2", ProductOperand::b},
+    {"c", ProductOperand::c},      {"bias", ProductOperand::c},    {"d", ProductOperand::d},
+    {"sfd", ProductOperand::d},    {"scale_d", ProductOperand::d}, {"groups", ProductOperand::groups},
+    {"indices", ProductOperand::a}};
 
 }  // namespace
 
@@ -61,7 +62,8 @@ ProductFacts product_facts(const Gemm& problem) {
           .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
           .grouping = problem.grouping,
           .a_scale_block = problem.a_scale_block,
-          .b_scale_block = problem.b_scale_block};
+          .b_scale_block = problem.b_scale_block,
+          .gather = problem.gather};
 }
 
 ProductOperand product_operand(std::string_view buffer) {

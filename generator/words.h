@@ -111,6 +111,8 @@ inline constexpr Word<Gate> kGateWords[] = {{Gate::none, "none", "Gate::none"},
 inline constexpr Word<Grouping> kGroupingWords[] = {{Grouping::none, "none", "Grouping::none"},
                                                     {Grouping::contiguous, "contiguous", "Grouping::contiguous"},
                                                     {Grouping::masked, "masked", "Grouping::masked"}};
+inline constexpr Word<Gather> kGatherWords[] = {{Gather::none, "none", "Gather::none"},
+                                                {Gather::rows, "rows", "Gather::rows"}};
 inline constexpr Word<ScaleBlock> kScaleBlockWords[] = {{ScaleBlock::none, "none", "ScaleBlock::none"},
                                                         {ScaleBlock::of_row, "1x128", "ScaleBlock::of_row"},
                                                         {ScaleBlock::square, "128x128", "ScaleBlock::square"}};
@@ -147,6 +149,7 @@ constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOpe
 constexpr std::span<const Word<Gate>> words_of(Gate) { return kGateWords; }
 constexpr std::span<const Word<Grouping>> words_of(Grouping) { return kGroupingWords; }
 constexpr std::span<const Word<ScaleBlock>> words_of(ScaleBlock) { return kScaleBlockWords; }
+constexpr std::span<const Word<Gather>> words_of(Gather) { return kGatherWords; }
 constexpr std::span<const Word<OutputFormat>> words_of(OutputFormat) { return kOutputFormatWords; }
 constexpr std::span<const Word<ValueType>> words_of(ValueType) { return kValueTypeWords; }
 constexpr std::span<const Word<ScaleType>> words_of(ScaleType) { return kScaleTypeWords; }

@@ -48,6 +48,18 @@ void check_untouched(Grouping grouping, const std::vector<GroupRows>& groups, co
   if (written > 0) all.problems.push_back(fmt::format("d: {} rows that are in no group were written", written));
 }
 
+/// Rows of `from` [1, rows, columns] by a list's numbers first to first + count.
+Tensor rows_by_list(const TensorView& from, const TensorView& list, std::int64_t first, std::int64_t count) {
+  Tensor rows(from.dtype, {1, count, from.shape[2]});
+  for (std::int64_t r = 0; r < count; ++r) {
+    const auto row = static_cast<std::int64_t>(list.at(first + r));
+    if (row < 0 || row >= from.shape[1]) continue;
+    for (std::int64_t c = 0; c < from.shape[2]; ++c)
+      rows.set(r * from.shape[2] + c, from.at(row * from.strides[1] + c * from.strides[2]));
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<GroupRows> group_rows(Grouping grouping, const TensorView& groups, std::int64_t m) {
@@ -119,21 +131,29 @@ Comparison check_groups(Grouping grouping, const TensorView& groups, const Tenso
 }
 
 Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const GemmInputs& inputs,
-                              const TensorView& d, const GemmCheck& check) {
-  return check_groups(
-      grouping, groups, d,
-      [&](std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& of_d) {
-        const auto of_b = [&](const TensorView& b) { return rows_of(b, number, 0, b.shape[1]); };
-        GemmInputs in{rows_of(inputs.a, matrix, rows.first, rows.rows), of_b(inputs.b), {}, {}};
-        in.bias = inputs.bias;
-        if (inputs.c) in.c = rows_of(*inputs.c, matrix, rows.first, rows.rows);
-        if (inputs.sfa) {
-          const std::int64_t share = inputs.sfa->rows;  // a group of a's squares begins with its matrix
-          in.sfa = {rows_of(inputs.sfa->factors, matrix, rows.first / share, (rows.rows + share - 1) / share), share};
-        }
-        if (inputs.sfb) in.sfb = {of_b(inputs.sfb->factors), inputs.sfb->rows};
-        return check_gemm(in, of_d, check);
-      });
+                              const TensorView& d, const GemmCheck& check, const std::optional<TensorView>& indices) {
+  return check_groups(grouping, groups, d,
+                      [&](std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& of_d) {
+                        std::vector<Tensor> listed;
+                        listed.reserve(2);  // views of both stay valid
+                        const auto of_a = [&](const TensorView& a) {
+                          if (!indices) return rows_of(a, matrix, rows.first, rows.rows);
+                          listed.push_back(rows_by_list(a, *indices, matrix * d.shape[1] + rows.first, rows.rows));
+                          return listed.back().view();
+                        };
+                        const auto of_b = [&](const TensorView& b) { return rows_of(b, number, 0, b.shape[1]); };
+                        GemmInputs in{of_a(inputs.a), of_b(inputs.b), {}, {}};
+                        in.bias = inputs.bias;
+                        if (inputs.c) in.c = rows_of(*inputs.c, matrix, rows.first, rows.rows);
+                        if (inputs.sfa) {
+                          const BlockFactors& of = *inputs.sfa;  // a masked group's squares begin with its matrix
+                          in.sfa = {of.rows == 1 ? of_a(of.factors)
+                                                 : rows_of(of.factors, matrix, 0, (rows.rows + of.rows - 1) / of.rows),
+                                    of.rows};
+                        }
+                        if (inputs.sfb) in.sfb = {of_b(inputs.sfb->factors), inputs.sfb->rows};
+                        return check_gemm(in, of_d, check);
+                      });
 }
 
 }  // namespace tessera::reference

@@ -28,6 +28,7 @@ constexpr std::pair<std::string_view, GemmSize> kGemmSizes[] = {
     {"ldb2", &GemmArguments::ldb2},
     {"b2_stride_l", &GemmArguments::b2_stride_l},
     {"group_tiles", &GemmArguments::group_tiles},
+    {"a_rows", &GemmArguments::a_rows},
     {"sfa_stride_m", &GemmArguments::sfa_stride_m},
     {"sfa_stride_k", &GemmArguments::sfa_stride_k},
     {"sfa_stride_l", &GemmArguments::sfa_stride_l},
@@ -50,6 +51,7 @@ constexpr std::pair<std::string_view, GemmBuffer> kGemmBuffers[] = {
     {"sfb2", &GemmArguments::sfb2},
     {"sfd", &GemmArguments::sfd},
     {"groups", &GemmArguments::groups},
+    {"indices", &GemmArguments::indices},
     {"scale_b2", &GemmArguments::scale_b2},
     {"scale_d", &GemmArguments::scale_d},
 };

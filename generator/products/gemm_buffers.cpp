@@ -145,12 +145,14 @@ bool ProductMatrix::has_padded_columns() const { return columns == kPaddedColumn
 ProductMatrix matrix_a(const GemmLaunch& p) {
   const bool is_k_major = p.facts.a_layout == Layout::k_major;
   return {"a",
-          is_k_major ? "m" : "k",
+          p.is_gathered ? "a_rows"
+          : is_k_major  ? "m"
+                        : "k",
           is_k_major ? columns_along_k(p.a) : "m",
           buffer_dtype(p.facts.a_type),
           operand_bits(p.facts.a_type),
           BufferRole::input,
-          p.facts.grouping == Grouping::contiguous};
+          p.facts.grouping == Grouping::contiguous || p.is_gathered};
 }
 ProductMatrix matrix_b(const GemmLaunch& p) {
   const bool is_k_major = p.facts.b_layout == Layout::k_major;
@@ -175,7 +177,7 @@ std::vector<ProductMatrix> product_matrices(const GemmLaunch& p) {
 }
 
 std::string ScaleBlocks::count() const {
-  return block == ScaleBlock::of_row ? rows : fmt::format("ceil_div({}, {})", rows, kScaleBlock);
+  return block == ScaleBlock::of_row ? extent : fmt::format("ceil_div({}, {})", extent, kScaleBlock);
 }
 std::string ScaleBlocks::stride(std::string_view dimension) const {
   return fmt::format("{}_stride_{}", name, dimension);
@@ -186,8 +188,8 @@ std::string ScaleBlocks::elements() const {
 }
 std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& p) {
   if (!p.has_scale_blocks) return {};
-  return {{"sfa", "m", p.facts.a_scale_block, p.facts.grouping == Grouping::contiguous},
-          {"sfb", "n", p.facts.b_scale_block}};
+  return {{"sfa", "m", p.is_gathered ? "a_rows" : "m", p.facts.a_scale_block, matrix_a(p).is_one},
+          {"sfb", "n", "n", p.facts.b_scale_block}};
 }
 
 std::string columns_of_d(const GemmLaunch& p) { return p.facts.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
@@ -198,7 +200,7 @@ bool has_group_tiles(const GemmLaunch& p) {
 
 void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
   const bool is_dual = p.facts.gate == Gate::dual;
-  launch.tensor_maps.push_back(matrix_map(matrix_a(p), value_map_type(p.facts.a_type, p.a), p.a));
+  if (!p.is_gathered) launch.tensor_maps.push_back(matrix_map(matrix_a(p), value_map_type(p.facts.a_type, p.a), p.a));
   launch.tensor_maps.push_back(matrix_map(matrix_b(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (is_dual) launch.tensor_maps.push_back(matrix_map(matrix_b2(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (p.scale_block > 0) {
@@ -232,6 +234,15 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
                               .shape = {Expression::parse(facts.grouping == Grouping::contiguous ? "l + 1" : "l")},
                               .strides = {Expression(1)},
                               .alignment = 4});
+  if (p.is_gathered) {
+    const bool is_one = facts.grouping == Grouping::contiguous;
+    launch.buffers.push_back({.name = "indices",
+                              .role = BufferRole::input,
+                              .dtype = "s32",
+                              .shape = {Expression::parse(is_one ? "1" : "l"), Expression::parse("m")},
+                              .strides = {Expression::parse("m"), Expression(1)},
+                              .alignment = 4});
+  }
   add_buffer(matrix_d(p), 16, launch);
   if (is_quantized(p)) {
     launch.buffers.push_back(d_scales(p));

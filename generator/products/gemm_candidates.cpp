@@ -90,6 +90,7 @@ int stages_that_fit(Config c) {
 
 void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   if (p.swap_ab && *p.swap_ab != shape.swap_ab) return;
+  if (p.gather != Gather::none && shape.cluster_n > 1 && !p.cluster_n) return;
   // A pin to the contrary is refused by its rule.
   if (p.grouping != Grouping::none &&
       ((shape.swap_ab == SwapAb::on && !p.swap_ab) || (shape.split_k > 1 && !p.split_k)))
@@ -242,12 +243,14 @@ void add_filling(const Gemm& p, ConfigList& list) {
 /// Of more than 160 sums a thread the registers leave none for an epilogue that reads, nor for transposing, other types
 /// of D and descriptors of MN-major operands (ptxas spills). Beside three warpgroups 80 are too many where there are
 /// 8-bit types and D is more than the product. Two blocks of promoted sums, three tiles' worth while the next is
-/// summed, leave none for a bias and D of 8 bits.
+/// summed, leave none for a bias and D of 8 bits. The warp that loads factors of 256 rows by a list has too many
+/// numbers.
 bool leaves_registers(const Config& c) {
   const bool has_epilogue =
       c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
   if (gemm::consumer_warpgroups(c) == 3 && c.tile_n > 160)
     return !has_epilogue || !(gemm::is_8_bit(c.facts.d_dtype) || gemm::is_8_bit(gemm::a_dtype(c)));
+  if (gemm::is_gathered(c) && gemm::has_scale_blocks(c) && c.tile_m > 192) return false;
   const bool is_promoted = c.facts.accumulation == Accumulation::promoted;
   if (gemm::blocks(c) == 2 && is_promoted && c.tile_n >= 128 && c.facts.bias != Bias::none &&
       gemm::is_8_bit(c.facts.d_dtype))

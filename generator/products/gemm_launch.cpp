@@ -29,6 +29,7 @@ void add_sizes(const GemmLaunch& p, LaunchPlan& launch) {
   size("n", 0, kMaxExtent, {}, p.facts.gate == Gate::interleaved ? "rows of b, two for a column of d" : "columns of d");
   size("k", 0, kMaxExtent, {}, "products of a sum");
   size("l", 0, kMaxExtent, Expression(1), p.facts.grouping == Grouping::none ? "matrices" : "groups");
+  if (p.is_gathered) size("a_rows", 0, kMaxExtent, Expression::parse("m"), "rows of a, which indices name");
   if (has_group_tiles(p))
     size("group_tiles", 0, kMaxExtent, expression("ceil_div(m, {}) + l", kTileRows),
          "tiles of 128 rows that scales of all groups take, each group rounded up");
@@ -110,7 +111,8 @@ void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
   for (const auto& [matrix, is_padded] : operands) {
     const int bytes = is_padded ? 32 : 16, unit = 8 * bytes / matrix.bits;
     rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
-         fmt::format("{} must be a multiple of {} ({} bytes, tensor map): {}", matrix.pitch(), unit, bytes,
+         fmt::format("{} must be a multiple of {} ({} bytes, {}): {}", matrix.pitch(), unit, bytes,
+                     p.is_gathered && matrix.name == std::string_view("a") ? "cp.async" : "tensor map",
                      fmt::format(fmt::runtime(p.pitch_remedy), matrix.name)));
     if (is_padded)
       rule(matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
@@ -193,6 +195,11 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
   }
   if (p.facts.d_dtype != DType::s32) from("alpha", ParameterKind::f32, "alpha");
   if (has_c) from("beta", ParameterKind::f32, "beta");
+  if (!p.is_gathered) return;
+  pointer("a");
+  pointer("indices");
+  number("lda", ParameterKind::i64, Expression::parse("lda"));
+  number("a_rows", ParameterKind::i32, Expression::parse("a_rows"));
 }
 
 LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::vector<TensorMapRecipe>& maps) {

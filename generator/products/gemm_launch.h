@@ -32,6 +32,7 @@ struct GemmLaunch {
   std::vector<std::uint32_t> sfa_box{}, sfb_box{};
   bool has_tensor_scales = false;  ///< an fp32 factor for each operand
   bool has_scale_blocks = false;   ///< fp32 factors of blocks: facts.a_scale_block, b_scale_block
+  bool is_gathered = false;        ///< a's rows are copied by a list: facts.gather
   /// What to do about a pitch that no map takes, behind "ldX must be a multiple of N (16 bytes, tensor map): "; {} is
   /// the operand.
   const char* pitch_remedy = "";
@@ -71,8 +72,9 @@ bool is_quantized(const GemmLaunch& product);
 bool has_group_tiles(const GemmLaunch& product);
 /// fp32 factors of an operand's blocks, whose strides are sizes.
 struct ScaleBlocks {
-  const char* name;  ///< sfa
-  const char* rows;  ///< of the operand: m
+  const char* name;    ///< sfa
+  const char* rows;    ///< of the operand in names: m
+  const char* extent;  ///< how many
   ScaleBlock block;
   bool is_one = false;        ///< of groups that stand one behind the other: there is no other matrix
   std::string count() const;  ///< of rows that have factors of their own

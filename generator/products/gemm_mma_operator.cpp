@@ -98,7 +98,7 @@ bool GemmMmaOperator::serves(const Gemm& problem) {
 
 void GemmMmaOperator::require_facts(const Gemm& problem) {
   require_kind(problem);
-  require_no_scale_blocks(problem);
+  require_no_facts_of_wgmma(problem);
   const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_mma::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));

@@ -152,8 +152,17 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
       return "a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a group at any row; take "
              "masked groups, or make k of a contiguous";
     case Rule::squares_of_groups:
-      return "a_scale_block 128x128 with contiguous groups: a square begins at a multiple of 128 rows, a group at any; "
-             "take masked groups, or 1x128";
+      return gemm::is_gathered(config)
+                 ? "a_scale_block 128x128 with gather rows: rows by a list share no squares; take 1x128"
+                 : "a_scale_block 128x128 with contiguous groups: a square begins at a multiple of 128 rows, a group "
+                   "at "
+                   "any; take masked groups, or 1x128";
+    case Rule::gather_without_groups:
+      return "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)";
+    case Rule::layout_of_gather:
+      return "a_layout mn with gather rows: a row's k is copied in units of 16 bytes; make k of a contiguous";
+    case Rule::cluster_n_of_gather:
+      return fmt::format("cluster_n {}, {} allowed with gather rows: each CTA copies its own rows of a", found, bound);
     case Rule::swap_of_groups:
       return "swap_ab on with groups, off allowed: rows of a group are rows of the instruction";
     case Rule::split_k_of_groups:
@@ -289,6 +298,7 @@ GemmLaunch launch_facts(const Config& c) {
                 .swizzle = tensor_map_swizzle(gemm::d_swizzle(c))},
           .has_tensor_scales = gemm::element_bytes(c) == 1,
           .has_scale_blocks = gemm::has_scale_blocks(c),
+          .is_gathered = gemm::is_gathered(c),
           .pitch_remedy = "pad the rows of {}, which need not be dense"};
 }
 
@@ -307,7 +317,9 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
   const auto major = [](Layout layout, const char* other) { return layout == Layout::k_major ? "K" : other; };
   plan.mma_kind = is_8_bit ? "wgmma.f8" : "wgmma.f16";
   plan.operands = {
-      operand("a", element_type(facts.a_type), Swizzle::b128, fmt::format("A, {}-major", major(facts.a_layout, "M"))),
+      gemm::is_gathered(config) ? plain_operand("a", to_word(facts.a_type), "A, rows by a list")
+                                : operand("a", element_type(facts.a_type), Swizzle::b128,
+                                          fmt::format("A, {}-major", major(facts.a_layout, "M"))),
       operand("b", element_type(facts.b_type), Swizzle::b128, fmt::format("B, {}-major", major(facts.b_layout, "N"))),
       operand("d", facts.d_dtype, gemm::d_swizzle(config), "D, stored through shared memory")};
   add_groups_operand(facts, plan.operands);
@@ -315,6 +327,7 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
   const auto read = [&](const char* name, const std::string& type, const char* use) {
     plan.operands.push_back({.name = name, .dtype = type, .tensor_map_type = {}, .swizzle = {}, .use = use});
   };
+  if (gemm::is_gathered(config)) read("indices", "s32", "row of a that each row has");
   if (facts.c == Addend::matrix) read("c", addend_type, "added, times beta");
   if (facts.bias == Bias::column) read("bias", addend_type, "added to every row");
   if (is_8_bit) {
@@ -344,13 +357,17 @@ std::string GemmOperator::call(const Config& config) {
     return fmt::format("{{sf{0}, sf{0}_stride_{1}, sf{0}_stride_k, sf{0}_stride_l}}", operand.first, operand.second);
   };
   return fmt::format(
-      "tessera::gemm::kernel<kConfig>(\n      {{a, b, d, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
+      "tessera::gemm::kernel<kConfig>(\n      {{{}, b, d, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
       "alpha, "
       "{}{}}})",
-      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
+      gemm::is_gathered(config) ? "b" : "a", has_c ? "c" : "nullptr",
+      config.facts.bias == Bias::column ? "bias" : "nullptr",
       gemm::element_bytes(config) == 1 ? "scale_a, scale_b" : "nullptr, nullptr",
       gemm::has_scale_blocks(config) ? scales(of) + ", " + scales(other) : "{}, {}", has_c ? "ldc, c_stride_l" : "0, 0",
-      has_c ? "beta" : "0.0f", gemm::is_grouped(config) ? ", static_cast<const int*>(groups)" : "");
+      has_c ? "beta" : "0.0f",
+      gemm::is_gathered(config)  ? ", static_cast<const int*>(groups), a, static_cast<const int*>(indices), lda, a_rows"
+      : gemm::is_grouped(config) ? ", static_cast<const int*>(groups)"
+                                 : "");
 }
 
 std::vector<SourceFile> GemmOperator::generated_headers(const Config& config) {

@@ -85,7 +85,7 @@ void GemmTcgen05Operator::require_facts(const Gemm& problem) {
                 fmt::format("gemm {}: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 "
                             "blocks): convert them with convert_scales, to = tile",
                             types_text(c)));
-  require_no_scale_blocks(problem);
+  require_no_facts_of_wgmma(problem);
   if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
     throw Error(ErrorKind::unsupported, fmt::format("gemm: interleave = {} with gate = {}: it is for interleaved gates",
                                                     *problem.interleave, to_word(problem.gate)));

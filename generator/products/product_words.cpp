@@ -14,6 +14,7 @@ namespace tessera {
 std::string gate_and_groups_text(const ProductFacts& facts) {
   std::string text;
   if (facts.grouping != Grouping::none) text += fmt::format(", {} groups", to_word(facts.grouping));
+  if (facts.gather != Gather::none) text += ", gathered rows";
   if (facts.gate == Gate::dual) text += ", dual";
   if (facts.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", facts.interleave);
   return text;
@@ -22,6 +23,7 @@ std::string gate_and_groups_text(const ProductFacts& facts) {
 std::string gate_and_groups_name(const ProductFacts& facts) {
   std::string name;
   if (facts.grouping != Grouping::none) name += fmt::format("_{}", to_word(facts.grouping));
+  if (facts.gather != Gather::none) name += "_gather";
   if (facts.gate == Gate::dual) name += "_dual";
   if (facts.gate == Gate::interleaved) name += fmt::format("_gated{}", facts.interleave);
   return name;
@@ -50,7 +52,14 @@ std::string product_arguments(const GemmLaunch& launch) {
       has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
 }
 
-void require_no_scale_blocks(const Gemm& problem) {
+void require_no_facts_of_wgmma(const Gemm& problem) {
+  if (problem.gather != Gather::none)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("gemm: gather = {}: products that gather a's rows have kernels for sm_90a (wgmma), none for "
+                    "{}: gather the rows first (rows, chain gather+same)",
+                    to_word(problem.gather),
+                    problem.mma_kind == MmaKind::mma_f16 ? "mma.sync" : problem.arch.to_string()));
   if (problem.a_scale_block == ScaleBlock::none && problem.b_scale_block == ScaleBlock::none) return;
   throw Error(ErrorKind::unsupported,
               fmt::format("gemm: a_scale_block = {}, b_scale_block = {}: products with fp32 factors of blocks of 128 "

@@ -12,6 +12,7 @@
 #include "common/illegal_config.cuh"
 #include "common/ring.cuh"
 #include "gemm/consumer.cuh"
+#include "gemm/gather.cuh"
 #include "gemm/params.cuh"
 #include "gemm/producer.cuh"
 #include "gemm/scales.cuh"
@@ -26,15 +27,16 @@
 namespace tessera::gemm {
 
 // One thread: the instruction takes its address from uniform registers, so threads with a barrier each would be taken
-// one after the other (13 slots: 0.6 us). A full barrier takes one arrival (the loading thread, with the bytes), and
-// one more where factors are loaded too; a slot is emptied by every warp that reads it, of every CTA that this one's
-// loads reach; partial sums are fetched by every consumer warp of every part.
+// one after the other (13 slots: 0.6 us). A full barrier takes one arrival (the loading thread, with the bytes), one
+// more where factors are loaded too, and one of each warp that gathers; a slot is emptied by every warp that reads it,
+// of every CTA that this one's loads reach; partial sums are fetched by every consumer warp of every part.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr int kWarps = 4 * (is_ping_pong(C) ? 1 : consumer_warpgroups(C));
   constexpr int kSources = C.cluster_m + C.cluster_n - 1;
   constexpr Barriers kOffsets = barriers(C);
-  common::init_ring<C.stages>(smem + kOffsets.full[0], has_scale_blocks(C) ? 2 : 1, kWarps * kSources);
+  constexpr int kLoaders = 1 + (has_scale_blocks(C) ? 1 : 0) + (is_gathered(C) ? kGatherWarps : 0);
+  common::init_ring<C.stages>(smem + kOffsets.full[0], kLoaders, kWarps * kSources);
   if constexpr (C.split_k > 1) ptx::mbarrier_init(smem + kOffsets.fetched[0], kWarps * C.split_k);
   ptx::fence_mbarrier_init();
 }
@@ -59,7 +61,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   // Another warp fetches the maps meanwhile: the first load needs them.
   if (threadIdx.x < 32 && ptx::elect_sync()) init_barriers<C>(smem);
   if (threadIdx.x == kWarpgroupThreads) {
-    ptx::prefetch_tensormap(params.a);
+    if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
     ptx::prefetch_tensormap(params.d);
   }
@@ -71,6 +73,9 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
     if constexpr (has_scale_blocks(C)) {
       if (threadIdx.x / 32 == 1) ScaleLoader<C>{params, smem}.run();
+    }
+    if constexpr (is_gathered(C)) {
+      if (threadIdx.x / 32 >= kFirstGatherWarp) RowGatherer<C>{params, smem}.run();
     }
     __syncwarp();
     // The consumers' barrier between the parts of K is the whole cluster's.

@@ -87,6 +87,7 @@ template <Config C, bool kIsStreamed>
 __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
                                               TileSchedule<C, Walker::thread>& schedule) {
   constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr int kBytesOfA = is_gathered(C) ? 0 : a_slot_bytes(C);  // other warps copy rows by a list (gather.cuh)
   const Barriers barriers = gemm::barriers(C, smem);
   const ClusterPlace<C>& place = schedule.place;
   // The ranks that share this CTA's A, and those that share its B.
@@ -104,7 +105,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
   for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
     const TileIndex tile = schedule.at(item);
     const int left_m = tile.row_end - tile.row, left_n = p.n - tile.column;
-    const int bytes = (rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m) +
+    const int bytes = ((is_gathered(C) ? 0 : rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m)) +
                        rows_of_parts<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n)) *
                       kStepBytes;
     const int a_rows = rows_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m, place.n);
@@ -115,10 +116,11 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? a_slot_bytes(C) + b_slot_bytes(C) : bytes);
-      load_operand<C, a_layout(C), C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
-          p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
-          unwritten > 0 ? C.tile_m : a_rows, tile.batch);
+      ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? kBytesOfA + b_slot_bytes(C) : bytes);
+      if constexpr (!is_gathered(C))
+        load_operand<C, a_layout(C), C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
+            p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
+            unwritten > 0 ? C.tile_m : a_rows, tile.batch);
       load_operand<C, b_layout(C), b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
           p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, b_begin,
           unwritten > 0 ? b_slot_rows(C) : b_rows, tile.b_batch);

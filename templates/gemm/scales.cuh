@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/ring.cuh"
+#include "gemm/gather.cuh"
 #include "gemm/matmul.cuh"
 #include "gemm/params.cuh"
 #include "gemm/schedule.cuh"
@@ -61,6 +62,28 @@ struct ScaleSource {
       const int place = kIsSquare ? kStepsOfSquare * (i + lane) + step % kStepsOfSquare : i + lane;
       if (kCount % 32 == 0 || i + lane < kCount) ptx::cp_async_4(to + 4 * place, from, is_within_k && left > i + lane);
       from += 32 * of_operand.stride_row;
+    }
+  }
+};
+
+// Factors of rows that a list names.
+template <int kExtent>
+struct ListedScaleSource {
+  const Scales& of_operand;
+  const ListedRows<kExtent> rows;
+
+  __device__ __forceinline__ ListedScaleSource(const Params& p, const TileIndex& tile)
+      : of_operand(p.sfa), rows(p, tile, 0) {}
+
+  // All threads of the warp.
+  __device__ __forceinline__ void load(unsigned to, int step, bool is_within_k) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < kExtent / 32; ++i) {
+      const long long row = max(rows.of_lane[i], 0);
+      ptx::cp_async_4(to + 4 * (32 * i + lane),
+                      of_operand.data + row * of_operand.stride_row + step * of_operand.stride_k,
+                      is_within_k && rows.of_lane[i] >= 0);
     }
   }
 };
@@ -121,7 +144,8 @@ struct ScaleLoader {
     ring.advance(schedule.steps());
   }
 
-  __device__ __forceinline__ void load(const SourceOfA& a, const SourceOfB& b, int steps_of_matrix) {
+  template <class AnySourceOfA>
+  __device__ __forceinline__ void load(const AnySourceOfA& a, const SourceOfB& b, int steps_of_matrix) {
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned empty = barriers.empty[ring.slot], to = scales_of<C>(smem, ring.slot);
@@ -144,6 +168,10 @@ struct ScaleLoader {
 #pragma unroll 1
     for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
       const TileIndex tile = schedule.at(item);
+      if constexpr (is_gathered(C)) {
+        load(ListedScaleSource<C.tile_m>(p, tile), SourceOfB(p.sfb, tile.column, p.n, tile.b_batch), steps_of_matrix);
+        continue;
+      }
       const SourceOfA a(p.sfa, tile.row, p.m, tile.batch);
       const SourceOfB b(p.sfb, tile.column, p.n, tile.b_batch);
       if (schedule.k_end <= steps_of_matrix && a.is_bulk(steps_of_matrix) && b.is_bulk(steps_of_matrix)) {

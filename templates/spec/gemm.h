@@ -5,7 +5,9 @@
 //
 // for i < l. A is [l, m, k] (K-major) or [l, k, m] (MN-major), B is [l, n, k] or [l, k, n]; C and D are [l, m, n]. Rows
 // lie lda, ldb, ldc, ldd elements apart, matrices a_stride_l, ... Sums are fp32; C and bias have the type of D, bf16
-// where D is an 8-bit one. Groups of rows have a B each, as spec/gemm_tcgen05.h has them.
+// where D is an 8-bit one. Groups of rows have a B each, as spec/gemm_tcgen05.h has them. With a gather A is [a_rows,
+// k], and row i of D, of masked groups row i of its matrix, has the row indices[i] of A (and of its factors): zeros
+// where there is none of that number.
 //
 // With scale blocks (8-bit operands, both) the sum of each 128 of k is multiplied by a factor of A and one of B before
 // it is added: sfa[i, m, k / 128] (of_row) or sfa[i, m / 128, k / 128] (square), and sfb of n likewise, fp32 numbers
@@ -36,7 +38,8 @@
 //   d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit
 //   operands only; may be null: 1); float* sfa, sfb, long long sfa_stride_m, sfa_stride_k, sfa_stride_l, sfb_stride_n,
 //   .. (scale blocks only; with swap_ab those of b first); int m, n, k, l; long long ldd, d_stride_l; long long ldc,
-//   c_stride_l (facts.c only); float alpha; float beta (c)
+//   c_stride_l (facts.c only); float alpha; float beta (c); a_pointer, int* indices, long long lda, int a_rows (gather,
+//   which has no tensor map of A)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that, one cluster for each SM group that is
 // there (split_k = 1) or for each tile of a cluster; block num_threads(); dynamic shared memory
 // smem_layout().total_bytes.
@@ -79,6 +82,8 @@ inline constexpr int kBlockRows = 64;      // wgmma M
 inline constexpr int kStepBytes = 128;     // of K: a swizzle span
 inline constexpr int kStagingSlots = 2;    // for each consumer warpgroup
 inline constexpr int kMostBoxRows = 64;    // of B, loaded by one copy
+inline constexpr int kFirstGatherWarp = 2;
+inline constexpr int kGatherWarps = 2;
 
 // A B whose lines leave the L2 first (producer.cuh): its bytes, and the rows of clusters that read it.
 inline constexpr long long kMostStreamedBytes = 320'000'000;
@@ -98,6 +103,9 @@ enum class Rule {
   scale_blocks_need_promotion,    // 0; 1
   layout_of_groups,               // 1; 0
   squares_of_groups,              // 1; 0
+  gather_without_groups,          // 1; 0
+  layout_of_gather,               // 1; 0
+  cluster_n_of_gather,            // cluster_n; 1
   swap_of_groups,                 // 1; 0
   split_k_of_groups,              // split_k; 1
   tile_m_not_multiple_of_64,      // tile_m; 64
@@ -122,6 +130,7 @@ TESSERA_HD constexpr bool is_8_bit(DType dtype) { return dtype == DType::e4m3 ||
 TESSERA_HD constexpr bool is_ping_pong(const Config& c) { return c.kernel_schedule == KernelSchedule::ping_pong; }
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
 TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
+TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
 // Of what the kernel calls A and B.
 TESSERA_HD constexpr DType a_dtype(const Config& c) {
   return element_type(is_swapped(c) ? c.facts.b_type : c.facts.a_type);
@@ -278,10 +287,10 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   switch (consumer_warpgroups(c)) {
     case 1:  // all have enough: nothing moves
       return {240, 240, 240};
-    case 2:  // loading factors takes more registers
-      return has_scale_blocks(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 40, 232};
+    case 2:  // loading factors, or rows by a list, takes more registers
+      return has_scale_blocks(c) || is_gathered(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 40, 232};
     default:  // wide tiles leave the producer no more than it needs
-      return c.tile_n <= 160 ? RegisterBudget{128, 56, 152} : RegisterBudget{128, 32, 160};
+      return c.tile_n <= 160 || is_gathered(c) ? RegisterBudget{128, 56, 152} : RegisterBudget{128, 32, 160};
   }
 }
 
@@ -316,7 +325,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (scaled > 0 && c.facts.accumulation != Accumulation::promoted) return {Rule::scale_blocks_need_promotion, 0, 1};
   if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
     return {Rule::layout_of_groups, 1, 0};
-  if (c.facts.grouping == Grouping::contiguous && c.facts.a_scale_block == ScaleBlock::square)
+  if (is_gathered(c) && !is_grouped(c)) return {Rule::gather_without_groups, 1, 0};
+  if (is_gathered(c) && c.facts.a_layout == Layout::mn_major) return {Rule::layout_of_gather, 1, 0};
+  if ((c.facts.grouping == Grouping::contiguous || is_gathered(c)) && c.facts.a_scale_block == ScaleBlock::square)
     return {Rule::squares_of_groups, 1, 0};
   return {};
 }
@@ -343,6 +354,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
   if (cluster_size(c) > kMaxClusterSize) return {Rule::cluster_too_large, cluster_size(c), kMaxClusterSize};
   if (c.split_k > 1 && is_grouped(c)) return {Rule::split_k_of_groups, c.split_k, 1};
   if (c.split_k > 1 && is_ping_pong(c)) return {Rule::split_k_and_ping_pong, c.split_k, 1};
+  if (is_gathered(c) && c.cluster_n > 1) return {Rule::cluster_n_of_gather, c.cluster_n, 1};
   // Parts of an operand are whole swizzle patterns of 8 rows, or whole panels.
   const int unit_a = a_layout(c) == Layout::mn_major ? span_elements(c) : 8;
   const int unit_b = b_layout(c) == Layout::mn_major ? span_elements(c) : 8;
@@ -377,12 +389,13 @@ TESSERA_HD constexpr int most_stages(Config c) {
   return c.stages;
 }
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return has_scale_blocks(c) ? 4 : 3; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return has_scale_blocks(c) || is_gathered(c) ? 4 : 3; }
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   const int loading = has_scale_blocks(c) ? 2 : 1;
-  if (index == loading) return {"idle", loading, 4 - loading, budget.producer};
+  if (is_gathered(c) && index == 2) return {"gather", kFirstGatherWarp, kGatherWarps, budget.producer};
+  if (index == loading) return {"idle", loading, (is_gathered(c) ? 2 : 4) - loading, budget.producer};
   switch (index) {
     case 0:
       return {"load", 0, 1, budget.producer};

@@ -24,6 +24,7 @@ struct ProductFacts {
   Grouping grouping = Grouping::none;
   ScaleBlock a_scale_block = ScaleBlock::none;  // of 8-bit elements: who shares an fp32 factor
   ScaleBlock b_scale_block = ScaleBlock::none;
+  Gather gather = Gather::none;
 
   TESSERA_HD friend constexpr bool operator==(const ProductFacts&, const ProductFacts&) = default;
 };

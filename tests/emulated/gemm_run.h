@@ -112,8 +112,9 @@ class GemmRun {
     in.sfa = factors("sfa", facts.a_scale_block);
     in.sfb = factors("sfb", facts.b_scale_block);
     if (facts.grouping != Grouping::none)
-      return reference::check_grouped_gemm(facts.grouping, buffers_.at("groups").view, in, buffers_.at("d").view,
-                                           check);
+      return reference::check_grouped_gemm(
+          facts.grouping, buffers_.at("groups").view, in, buffers_.at("d").view, check,
+          facts.gather == Gather::none ? std::nullopt : std::optional(buffers_.at("indices").view));
     return reference::check_gemm(in, buffers_.at("d").view, check);
   }
 
@@ -156,6 +157,11 @@ class GemmRun {
     buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {elements});
     if (spec.name == "groups") {
       buffer.memory = reference::groups_of(product_facts(plan_.problem.as<Gemm>()).grouping, test_.group_rows);
+    } else if (spec.name == "indices") {
+      const reference::CounterRandom random(11, stream);  // any row of a, and some of none
+      const std::int64_t rows = evaluate(Expression::parse("a_rows"), names_);
+      for (std::int64_t i = 0; i < elements; ++i)
+        buffer.memory.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i), -1, rows)));
     } else if (spec.name.starts_with("scale")) {
       buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : 4);
     } else if (spec.name == "sfa" || spec.name == "sfb") {

@@ -316,6 +316,17 @@ TEST_CASE("products of groups: what is refused, tiles for a group's rows, and wh
                   "instruction") != std::string::npos);
   CHECK(refusal(with("split_k", "2")).find("split_k 2, 1 allowed with groups: their tiles are counted on the device") !=
         std::string::npos);
+  CHECK(refusal({{"gather", "rows"}}) ==
+        "gemm bf16, gathered rows: gather rows without groups: it is for rows of groups; gather the rows first (rows, "
+        "chain gather+same)");
+  CHECK(refusal(grouped("masked", {{"gather", "rows"}, {"a_layout", "mn"}})) ==
+        "gemm bf16, masked groups, gathered rows: a_layout mn with gather rows: a row's k is copied in units of 16 "
+        "bytes; make k of a contiguous");
+  CHECK(refusal(grouped("masked", {{"gather", "rows"}, {"arch", "sm_100a"}})) ==
+        "gemm: gather = rows: products that gather a's rows have kernels for sm_90a (wgmma), none for sm_100a: gather "
+        "the rows first (rows, chain gather+same)");
+  CHECK(refusal(grouped("contiguous", {{"gather", "rows"}, {"cluster_n", "2"}}))
+            .find("cluster_n 2, 1 allowed with gather rows: each CTA copies its own rows of a") != std::string::npos);
   // As many rows as a group has, whichever way they are counted.
   for (const auto& [grouping, m] : {std::pair("masked", "16"), std::pair("contiguous", "512")}) {
     const Plan few = plan(grouped(grouping, {{"m", m}, {"n", "4096"}, {"k", "4096"}, {"l", "32"}}));
@@ -366,7 +377,8 @@ TEST_CASE("products: every buffer says whose operand it is, by an extent that on
       const ProductOperand operand = product_operand(buffer.name);
       if (buffer.shape.size() < 3) continue;
       CHECK(extents.contains("n") == (operand != ProductOperand::a));
-      CHECK((extents.contains("m") || extents.contains("group_tiles")) == (operand != ProductOperand::b));
+      CHECK((extents.contains("m") || extents.contains("group_tiles") || extents.contains("a_rows")) ==
+            (operand != ProductOperand::b));
     }
   }
   CHECK_THROWS_AS(product_operand("beta"), std::out_of_range);

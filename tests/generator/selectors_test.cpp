@@ -97,11 +97,11 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
   }
   {
     const auto& [arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout,
-                 accumulation, c, bias, activation, grouping, a_scale_block, b_scale_block, gate, interleave, tile_m,
-                 tile_n, stages, accumulators, cluster_m, cluster_n, split_k, schedule, swap_ab, raster, mma_kind, m, n,
-                 k, l] = Gemm{};
+                 accumulation, c, bias, activation, grouping, gather, a_scale_block, b_scale_block, gate, interleave,
+                 tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, schedule, swap_ab, raster,
+                 mma_kind, m, n, k, l] = Gemm{};
     CHECK(gemm_fields().size() == count_of(arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format,
-                                           a_layout, b_layout, accumulation, c, bias, activation, grouping,
+                                           a_layout, b_layout, accumulation, c, bias, activation, grouping, gather,
                                            a_scale_block, b_scale_block, gate, interleave, tile_m, tile_n, stages,
                                            accumulators, cluster_m, cluster_n, split_k, schedule, swap_ab, raster,
                                            mma_kind, m, n, k, l) -

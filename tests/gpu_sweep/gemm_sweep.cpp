@@ -1,7 +1,7 @@
-// Random matrix products on the GPU against float64: types x layouts x epilogues x groups, each with the planner's
-// choice and with pinned tiles, N random shapes each (0 to --max-extent, ragged, padded pitches, batches, in-place c).
-// Outputs, and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree; gaps must
-// stay poisoned.
+// Random matrix products on the GPU against float64: types x layouts x epilogues x groups and lists of rows, each with
+// the planner's choice and with pinned tiles, N random shapes each (0 to --max-extent, ragged, padded pitches, batches,
+// in-place c). Outputs, and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree;
+// gaps must stay poisoned.
 //
 //   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--only mma_kind=mma.f16] [--report FILE]
 //
@@ -213,6 +213,10 @@ class Sweep {
               p.kernel_schedule = tile[5] != 0 ? KernelSchedule::ping_pong : KernelSchedule::cooperative;
             }
             list.push_back(p);
+            p.gather = Gather::rows;
+            const bool is_refused =
+                p.a_layout == Layout::mn_major || p.a_scale_block == ScaleBlock::square || p.cluster_n.value_or(1) > 1;
+            if (!is_refused) list.push_back(p);
           }
   }
 
@@ -331,17 +335,19 @@ class Sweep {
     ++shapes_;
     const bool is_grouped = p.grouping != Grouping::none, is_one = p.grouping == Grouping::contiguous;
     const std::int64_t l = is_grouped ? pick(0, 12) : pick(0, 3) == 0 ? pick(0, 3) : 1;
-    const std::int64_t m = extent(), n = extent(), k = extent(), l_of_a = is_one ? 1 : l;
+    const std::int64_t m = extent(), n = extent(), k = extent(), l_of_d = is_one ? 1 : l;
+    const bool is_gathered = p.gather != Gather::none;
+    const std::int64_t a_rows = is_gathered ? extent() : m, l_of_a = is_gathered ? 1 : l_of_d;
     const bool a_is_mn = p.a_layout == Layout::mn_major, b_is_mn = p.b_layout == Layout::mn_major;
     const ProductFacts facts = product_facts(p);
     const ProductTiles tiles = product_tiles(kernel.kernel().plan());
     const DType b_dtype = p.b_dtype.value_or(p.dtype), c_dtype = dtype_bytes(p.d_dtype) == 1 ? DType::bf16 : p.d_dtype;
     const std::int64_t unit = 16 / dtype_bytes(p.dtype);
-    const Matrix of_a = matrix(l_of_a, a_is_mn ? k : m, a_is_mn ? m : k, unit);
+    const Matrix of_a = matrix(l_of_a, a_is_mn ? k : a_rows, a_is_mn ? a_rows : k, unit);
     const Matrix of_b = matrix(l, b_is_mn ? k : n, b_is_mn ? n : k, unit);
-    const Matrix of_d = matrix(l_of_a, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
+    const Matrix of_d = matrix(l_of_d, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
     const bool is_in_place = !is_grouped && p.c == Addend::matrix && c_dtype == p.d_dtype && pick(0, 2) == 0;
-    const Matrix of_c = is_in_place ? of_d : matrix(l_of_a, m, n, 1);
+    const Matrix of_c = is_in_place ? of_d : matrix(l_of_d, m, n, 1);
     Buffer a(device_, p.dtype, of_a.elements()), b(device_, b_dtype, of_b.elements());
     Buffer c(device_, c_dtype, of_c.elements()), d(device_, p.d_dtype, of_d.elements());
     Buffer bias(device_, c_dtype, n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
@@ -369,8 +375,8 @@ class Sweep {
     arguments.ldc = of_c.pitch;
     arguments.ldd = of_d.pitch;
     arguments.b_stride_l = of_b.stride_l;
+    if (!is_one && !is_gathered) arguments.a_stride_l = of_a.stride_l;
     if (!is_one) {
-      arguments.a_stride_l = of_a.stride_l;
       arguments.c_stride_l = of_c.stride_l;
       arguments.d_stride_l = std::max<std::int64_t>(of_d.stride_l, 1);
     }
@@ -378,17 +384,25 @@ class Sweep {
     if (is_grouped) groups.host.bytes = reference::random_groups(p.grouping, l, m, random_()).bytes;
     groups.upload();
     if (is_grouped) arguments.groups = groups.pointer;
+    Buffer indices(device_, DType::s32, is_gathered ? l_of_d * m : 0);
+    for (std::int64_t i = 0; i < indices.host.elements(); ++i)
+      indices.host.set(i, static_cast<double>(pick(-1, a_rows)));
+    indices.upload();
+    if (is_gathered) {
+      arguments.indices = indices.pointer;
+      arguments.a_rows = a_rows;
+    }
     const bool has_scales = dtype_bytes(p.dtype) == 1 && pick(0, 3) != 0;
     if (has_scales) {
       arguments.scale_a = scale_a.pointer;
       arguments.scale_b = scale_b.pointer;
       check.alpha *= scale_a.host.at(0) * scale_b.host.at(0);
     }
-    const Factors sfa(*this, facts.a_scale_block, l_of_a, m, k), sfb(*this, facts.b_scale_block, l, n, k);
+    const Factors sfa(*this, facts.a_scale_block, l_of_a, a_rows, k), sfb(*this, facts.b_scale_block, l, n, k);
     arguments.sfa = sfa.memory.pointer;
     arguments.sfa_stride_m = sfa.stride_row;
     arguments.sfa_stride_k = sfa.stride_k;
-    if (!is_one) arguments.sfa_stride_l = sfa.stride_l;
+    if (!is_one && !is_gathered) arguments.sfa_stride_l = sfa.stride_l;
     arguments.sfb = sfb.memory.pointer;
     arguments.sfb_stride_n = sfb.stride_row;
     arguments.sfb_stride_k = sfb.stride_k;
@@ -424,8 +438,12 @@ class Sweep {
     in.sfb = sfb.view();
     const TensorView of_groups{groups.host.bytes.data(), DType::s32, {l + (is_one ? 1 : 0)}, {1}};
     reference::Comparison result =
-        !is_grouped ? reference::check_gemm(in, of_d.view(d, false), check)
-                    : reference::check_grouped_gemm(p.grouping, of_groups, in, of_d.view(d, false), check);
+        !is_grouped
+            ? reference::check_gemm(in, of_d.view(d, false), check)
+            : reference::check_grouped_gemm(
+                  p.grouping, of_groups, in, of_d.view(d, false), check,
+                  is_gathered ? std::optional(TensorView{indices.host.bytes.data(), DType::s32, {l_of_d, m}, {m, 1}})
+                              : std::nullopt);
     rows_ += result.rows_checked;
     if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
     if (d.host.bytes != first) result.problems.emplace_back("another launch with the same inputs gave other bits");

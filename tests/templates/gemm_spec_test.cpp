@@ -81,6 +81,11 @@ TEST_CASE("each rule names what it found and its bound") {
                         .a_scale_block = ScaleBlock::square,
                         .b_scale_block = ScaleBlock::square}},
              Rule::squares_of_groups, 1, 0);
+  check_rule({.facts = {.gather = Gather::rows}}, Rule::gather_without_groups, 1, 0);
+  check_rule({.facts = {.a_layout = Layout::mn_major, .grouping = Grouping::masked, .gather = Gather::rows}},
+             Rule::layout_of_gather, 1, 0);
+  check_rule({.facts = {.grouping = Grouping::masked, .gather = Gather::rows}, .cluster_m = 1, .cluster_n = 2},
+             Rule::cluster_n_of_gather, 2, 1);
   check_rule({.facts = {.grouping = Grouping::masked}, .swap_ab = SwapAb::on}, Rule::swap_of_groups, 1, 0);
   check_rule({.facts = {.grouping = Grouping::masked}, .split_k = 2}, Rule::split_k_of_groups, 2, 1);
   check_rule({.facts = {.a_layout = Layout::mn_major}, .tile_m = 64, .cluster_m = 1, .cluster_n = 2},

@@ -30,6 +30,7 @@ struct Gemm {
   Bias bias = Bias::none;
   Activation activation = Activation::none;
   Grouping grouping = Grouping::none;           ///< rows in groups with a b of their own; l is their number
+  Gather gather = Gather::none;                 ///< sm_90a, groups: a's rows by a list
   ScaleBlock a_scale_block = ScaleBlock::none;  ///< sm_90a, 8-bit types: which elements of a share a factor of sfa
   ScaleBlock b_scale_block = ScaleBlock::none;  ///< and of b, one of sfb
   Gate gate = Gate::none;             ///< tcgen05: silu(gate) * up of two products, or of one's columns in turn

@@ -18,6 +18,9 @@ enum class Gate { none, dual, interleaved };
 // stand one behind the other in A and D; masked, each at the beginning of its own matrix.
 enum class Grouping { none, contiguous, masked };
 
+// Which row of A a row of D has: its own; the one that a list names.
+enum class Gather { none, rows };
+
 // Which elements of a row-major operand [rows, k] share an fp32 factor: none; 128 of a row; 128 of each of 128 rows.
 enum class ScaleBlock { none, of_row, square };
 inline constexpr int kScaleBlock = 128;  // elements of k, and rows of a square

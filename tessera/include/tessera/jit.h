@@ -131,10 +131,12 @@ struct GemmArguments {
   DevicePointer b2 = 0, sfa = 0, sfb = 0, sfb2 = 0, sfd = 0;
   DevicePointer scale_b2 = 0, scale_d = 0;  ///< fp32, one element each
   DevicePointer groups = 0;                 ///< s32: first row of each group and the end, or rows of each
+  DevicePointer indices = 0;                ///< s32, gather rows: the row of a that each row has
   std::int64_t m = 0, n = 0, k = 0, l = 1;
   double alpha = std::numeric_limits<double>::quiet_NaN(), beta = std::numeric_limits<double>::quiet_NaN();
   std::int64_t lda = kUseDefault, ldb = kUseDefault, ldc = kUseDefault, ldd = kUseDefault;
   std::int64_t a_stride_l = kUseDefault, b_stride_l = kUseDefault, c_stride_l = kUseDefault, d_stride_l = kUseDefault;
+  std::int64_t a_rows = kUseDefault;       ///< gather rows: rows of a; not given: m
   std::int64_t group_tiles = kUseDefault;  ///< of 128 rows, with contiguous groups and scales
   std::int64_t ldb2 = kUseDefault, b2_stride_l = kUseDefault;
   /// fp32 numbers between factors of blocks; not given: sfa [l, rows, ceil(k / 128)] is dense, likewise sfb.
