@@ -2,6 +2,10 @@
 //   bench_emulator_math --benchmark_min_time=0.5
 #include <benchmark/benchmark.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -68,6 +72,28 @@ BENCHMARK_CAPTURE(tile, bf16_avx2, mma_paths::kHopperF32, Format::bf16, MmaVaria
 BENCHMARK_CAPTURE(tile, bf16_baseline, mma_paths::kHopperF32, Format::bf16, MmaVariant::baseline)->Args({64, 128, 16});
 BENCHMARK_CAPTURE(tile, bf16_mma_sync, mma_paths::kHopperF32, Format::bf16, MmaVariant::avx512)->Args({8, 16, 16});
 BENCHMARK_CAPTURE(tile, e4m3_avx512, mma_paths::kHopperFp8, Format::e4m3, MmaVariant::avx512)->Args({64, 128, 32});
+
+#if defined(__x86_64__)
+// What a core has to spend: multiply-adds of fp32 in 256-bit vectors, of chains that do not wait for each other.
+[[gnu::target("avx2,fma")]] void peak(benchmark::State& state) {
+  if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0)
+    return state.SkipWithError("not on this host");
+  constexpr int kChains = 12, kTurns = 1000;
+  __m256 x[kChains];
+  for (int i = 0; i < kChains; ++i) x[i] = _mm256_set1_ps(1 + 0.01f * static_cast<float>(i));
+  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
+  for (auto _ : state) {
+    for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 12
+      for (__m256& chain : x) chain = _mm256_fmadd_ps(chain, a, b);
+    }
+  }
+  for (int i = 1; i < kChains; ++i) x[0] = _mm256_add_ps(x[0], x[i]);
+  benchmark::DoNotOptimize(_mm256_cvtss_f32(x[0]));
+  state.SetItemsProcessed(state.iterations() * kTurns * kChains * 8);
+}
+BENCHMARK(peak);
+#endif
 
 // The products of attention, head_dim 128, one head, 256 x 512: QK^T and PV as m64n128k16 instructions, decoding
 // included.

@@ -76,8 +76,8 @@ class TensorLoad final : public CopyOperation {
       if (!ok) return;
       const U64 global =
           destinations.size() == 1 && row_bytes % 16 == 0 ? math::plain_row(tile.tile, row, tile.at[0]) : 0;
-      if (global == 0 ||
-          !copy_plain_row(launch, global, *destinations[0].cta, row.shared, tile.tile.swizzle, row_bytes))
+      if (global == 0 || !copy_plain_row(launch, global, *destinations[0].cta, row.shared, tile.tile.swizzle, row_bytes,
+                                         tile.tile.rank > 1 ? tile.tile.stride_bytes[0] : 0))
         math::for_each_chunk_of_row(tile.tile, row, tile.at[0], copy_chunk);
     });
     if (!ok) return;

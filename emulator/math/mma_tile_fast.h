@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "emulator/math/mma_tile_kernel.h"
 
@@ -17,6 +18,9 @@ constexpr int kFastChunk = 16;               ///< products that stay below 2^31 
 constexpr int kLeastExponent = -62;          ///< of an element
 constexpr int kMostExponent = 60;
 constexpr std::int16_t kFastZero = -8000;  ///< below every sum of two real exponents
+
+template <int kBytes>
+inline constexpr int kFastRows = kBytes == 32 ? 8 : 1;  ///< whose exponents are looked for at once
 
 /// The elements of one k, as MmaOperand has them: significands and exponents, or codes.
 struct Plane {
@@ -61,9 +65,43 @@ struct FastVectors {
   typedef std::int32_t Pair __attribute__((vector_size(kBytes / 2 * kParts)));
 };
 
+// What vector types don't say, for AVX2. clang wants the instruction set where an instruction stands.
+#if defined(__x86_64__) && !defined(__clang__)
+template <int kBytes>
+inline constexpr bool kHasAvx2 = kBytes == 32;
+
+/// Floats are rounded toward zero while it lives. All else here is exact, so it need not keep its place beside this.
+class RoundsTowardZero {
+ public:
+  [[gnu::always_inline]] RoundsTowardZero() {
+    __asm__ volatile("stmxcsr %0" : "=m"(before_));
+    const unsigned now = before_ | 0x6000;
+    __asm__ volatile("ldmxcsr %0" : : "m"(now));
+  }
+  [[gnu::always_inline]] ~RoundsTowardZero() { __asm__ volatile("ldmxcsr %0" : : "m"(before_)); }
+  RoundsTowardZero(const RoundsTowardZero&) = delete;
+  RoundsTowardZero& operator=(const RoundsTowardZero&) = delete;
+
+ private:
+  unsigned before_ = 0;
+};
+#else
+template <int kBytes>
+inline constexpr bool kHasAvx2 = false;
+class RoundsTowardZero {};
+#endif
+class RoundsAsBefore {};
+
 /// Whether a lane's sign bit is set.
 template <int kBytes>
 [[gnu::always_inline]] inline bool any_negative(const typename FastVectors<kBytes, 1>::I& lanes) {
+#if defined(__x86_64__) && !defined(__clang__)
+  if constexpr (kHasAvx2<kBytes>) {
+    int signs;
+    __asm__("vmovmskps %1, %0" : "=r"(signs) : "x"(lanes));
+    return signs != 0;
+  }
+#endif
   if constexpr (kBytes > 16) {
     typename FastVectors<kBytes / 2, 1>::I halves[2];
     std::memcpy(halves, &lanes, sizeof(lanes));
@@ -159,6 +197,11 @@ template <int kBytes>
     __asm__("vcvtdq2ps %{rz-sae%}, %1, %0" : "=v"(cut) : "v"(total));
     return cut;
   }
+  if constexpr (kHasAvx2<kBytes>) {  // volatile: it stays where RoundsTowardZero lives
+    VecF cut;
+    __asm__ volatile("vcvtdq2ps %1, %0" : "=x"(cut) : "x"(total));
+    return cut;
+  }
 #endif
   const VecI sign = total >> 31;
   const VecU magnitude = reinterpret<VecU>(total ^ sign) - reinterpret<VecU>(sign);
@@ -169,19 +212,26 @@ template <int kBytes>
   return reinterpret<VecF>(cut | (total & static_cast<std::int32_t>(0x80000000)));
 }
 
-/// One row times kParts vectors of columns from `column` of the block on. False: nothing was written.
+/// What is known of one row times kParts vectors of columns before its products are formed.
 template <int kBytes, std::size_t kParts>
-[[gnu::always_inline]] inline bool fast_row(const Planes& p, const FastRoom& room, int row, int column,
-                                            std::uint32_t* d) {
+struct FastUnits {
+  typename FastVectors<kBytes, kParts>::I largest[kParts];  ///< E, within what float can have
+  typename FastVectors<kBytes, kParts>::I bad;              ///< sign bits
+};
+
+/// E of one row times kParts vectors of columns from `column` of the block on. kTerms: how many products, if that is
+/// known.
+template <int kBytes, std::size_t kParts, int kTerms>
+[[gnu::always_inline]] inline void find_units(const Planes& p, const FastRoom& room, int row, int column,
+                                              const std::uint32_t* d, FastUnits<kBytes, kParts>& out) {
   using V = FastVectors<kBytes, kParts>;
   using VecI = typename V::I;
-  using VecU = typename V::U;
-  using VecF = typename V::F;
-  const float* row_value = room.row_value + row;
   const std::int32_t* row_exponent = room.row_exponent + row;
   const std::int16_t* column_exponent = room.column_exponent + column;
+  const int terms = kTerms != 0 ? kTerms : p.k;
   typename V::S largest16 = typename V::S{} + std::int16_t{2 * kFastZero};
-  for (int k = 0; k < p.k; ++k) {
+#pragma GCC unroll 16
+  for (int k = 0; k < terms; ++k) {
     typename V::S exponent;
     load(exponent, column_exponent + k * kFastColumns);
     exponent += reinterpret<typename V::S>(typename V::Pair{} + row_exponent[k * room.row_stride]);
@@ -190,9 +240,6 @@ template <int kBytes, std::size_t kParts>
   typename V::PartS parts[kParts];
   std::memcpy(parts, &largest16, sizeof(largest16));
   VecI bad{};
-  VecI unit[kParts];
-  VecF scale[kParts];
-  VecI total[kParts];
   for (std::size_t n = 0; n < kParts; ++n) {
     VecI c;
     load(c, d + n * V::kLanes);
@@ -200,23 +247,52 @@ template <int kBytes, std::size_t kParts>
     VecI c_exponent = (field > 1 ? field : (VecI{} + 1)) - 127;
     c_exponent = (c << 1) == 0 ? (VecI{} + kFastZero) : c_exponent;
     const VecI other = __builtin_convertvector(parts[n], VecI);
-    VecI largest = other > c_exponent ? other : c_exponent;
+    const VecI largest = other > c_exponent ? other : c_exponent;
     // From -100 to 120 the unit, the scale and the result are normal floats; far below it lies where all is zero.
     bad |= (120 - largest) | ((largest + 100) & ~(largest + 200));
-    largest = largest > -100 ? largest : (VecI{} - 100);
-    scale[n] = reinterpret<VecF>((p.fraction_bits + 127 - largest) << 23);
-    unit[n] = (127 - p.fraction_bits + largest) << 23;
+    out.largest[n] = largest > -100 ? largest : (VecI{} - 100);
+  }
+  out.bad = bad;
+}
+
+/// The same columns' results. False: nothing was written.
+template <int kBytes, std::size_t kParts, int kTerms>
+[[gnu::always_inline]] inline bool fast_row(const Planes& p, const FastRoom& room, int row, int column,
+                                            const FastUnits<kBytes, kParts>& units, std::uint32_t* d) {
+  using V = FastVectors<kBytes, kParts>;
+  using VecI = typename V::I;
+  using VecU = typename V::U;
+  using VecF = typename V::F;
+  constexpr std::size_t kLast = kParts - 1;
+  static_assert(kParts <= 2);
+  const float* row_value = room.row_value + row;
+  const float* column_value = room.column_value + column;
+  const int terms = kTerms != 0 ? kTerms : p.k;
+  VecI bad = units.bad;
+  VecF scale[kParts];
+  VecI total[kParts];
+  for (std::size_t n = 0; n < kParts; ++n) {
+    VecI c;
+    load(c, d + n * V::kLanes);
+    scale[n] = reinterpret<VecF>((p.fraction_bits + 127 - units.largest[n]) << 23);
     total[n] = __builtin_convertvector(reinterpret<VecF>(c) * scale[n], VecI);
   }
-  for (int first = 0; first < p.k; first += kFastChunk) {
-    const int end = first + kFastChunk < p.k ? first + kFastChunk : p.k;
+  for (int first = 0; first < terms; first += kFastChunk) {
+    const int end = first + kFastChunk < terms ? first + kFastChunk : terms;
     VecI sum[kParts] = {};
+    // Both vectors of one k are spelled out: g++ would interchange two loops.
+#pragma GCC unroll 16
     for (int k = first; k < end; ++k) {
       const float a = row_value[k * room.row_stride];
-      for (std::size_t n = 0; n < kParts; ++n) {
-        VecF b;
-        load(b, room.column_value + k * kFastColumns + column + n * V::kLanes);
-        sum[n] += __builtin_convertvector(b * a * scale[n], VecI);
+      VecF b;
+      load(b, column_value + k * kFastColumns);
+      sum[0] += __builtin_convertvector(b * a * scale[0], VecI);
+      if constexpr (kParts > 1) {
+        load(b, column_value + k * kFastColumns + V::kLanes);
+        sum[kLast] += __builtin_convertvector(b * a * scale[kLast], VecI);
+#if defined(__x86_64__) && !defined(__clang__)
+        if constexpr (kHasAvx2<kBytes>) __asm__("" : "+x"(sum[0]), "+x"(sum[kLast]));
+#endif
       }
     }
     for (std::size_t n = 0; n < kParts; ++n) {
@@ -228,12 +304,44 @@ template <int kBytes, std::size_t kParts>
   VecI result[kParts];
   for (std::size_t n = 0; n < kParts; ++n) {
     const VecF cut = cut_to_float<kBytes>(total[n], bad);
-    result[n] = reinterpret<VecI>(cut * reinterpret<VecF>(unit[n])) & static_cast<std::int32_t>(p.keep_mask);
+    const VecI unit = (127 - p.fraction_bits + units.largest[n]) << 23;
+    result[n] = reinterpret<VecI>(cut * reinterpret<VecF>(unit)) & static_cast<std::int32_t>(p.keep_mask);
   }
   if (any_negative<kBytes>(bad)) [[unlikely]]
     return false;
-  std::memcpy(d, result, sizeof(result));
+  for (std::size_t n = 0; n < kParts; ++n) {
+    const VecI of_part = result[n];
+    std::memcpy(d + n * V::kLanes, &of_part, sizeof(of_part));
+  }
   return true;
+}
+
+/// kParts vectors of columns from `column` on for `rows` rows from `first` on, but those that are bad: E of all of them
+/// first. One row's chain of operations is longer than what a CPU looks ahead; those of several rows overlap.
+template <int kBytes, std::size_t kParts, int kTerms>
+[[gnu::always_inline]] inline void fast_rows(const Planes& p, const FastRoom& room, int first, int rows, int column,
+                                             std::uint32_t* d, std::ptrdiff_t pitch, unsigned* left) {
+  constexpr unsigned kBits = ((1u << kBytes / 4 * kParts / kFailUnit) - 1);
+  FastUnits<kBytes, kParts> units[static_cast<std::size_t>(kFastRows<kBytes>)];
+  for (int i = 0; i < rows; ++i)
+    find_units<kBytes, kParts, kTerms>(p, room, first + i, column, d + i * pitch + column, units[i]);
+  for (int i = 0; i < rows; ++i)
+    if (room.row_bad[first + i] >= 0 &&
+        fast_row<kBytes, kParts, kTerms>(p, room, first + i, column, units[i], d + i * pitch + column))
+      left[i] &= ~(kBits << column / kFailUnit);
+}
+
+/// `rows` rows from `first` on and `columns` columns. left: which columns are still to be formed, a bit for kFailUnit
+/// of them.
+template <int kBytes, int kTerms>
+[[gnu::always_inline]] inline void fast_block(const Planes& p, const FastRoom& room, int first, int rows, int columns,
+                                              std::uint32_t* d, std::ptrdiff_t pitch, unsigned* left) {
+  constexpr int kLanes = kBytes / 4;
+  int column = 0;
+  for (; column + 2 * kLanes <= columns; column += 2 * kLanes)
+    fast_rows<kBytes, 2, kTerms>(p, room, first, rows, column, d, pitch, left);
+  if constexpr (kLanes == kMmaLanes)
+    if (column < columns) fast_rows<kBytes, 1, kTerms>(p, room, first, rows, column, d, pitch, left);
 }
 
 /// All rows and columns. failed[block * rows + row] says what of kFastColumns columns is still to be formed, a bit for
@@ -241,7 +349,8 @@ template <int kBytes, std::size_t kParts>
 template <int kBytes>
 [[gnu::always_inline]] inline bool fast_group(const Planes& p, const FastRoom& room, std::uint32_t* d,
                                               std::ptrdiff_t pitch, std::uint8_t* failed) {
-  constexpr int kLanes = kBytes / 4;
+  [[maybe_unused]] const std::conditional_t<kHasAvx2<kBytes>, RoundsTowardZero, RoundsAsBefore> rounding;
+  constexpr int kRows = kFastRows<kBytes>;
   const int padded = static_cast<int>(room.row_stride);
   for (int i = 0; i < padded; ++i) room.row_bad[i] = 0;
   for (int k = 0; k < p.k; ++k)
@@ -256,20 +365,18 @@ template <int kBytes>
                                  room.column_exponent + k * kFastColumns, bad);
     std::int32_t any_bad = 0;
     for (int i = 0; i < columns; ++i) any_bad |= bad[i];
-    for (int row = 0; row < p.rows; ++row) {
+    for (int row = 0; row < p.rows; row += kRows) {
+      const int rows = p.rows - row < kRows ? p.rows - row : kRows;
+      unsigned left[static_cast<std::size_t>(kRows)];
+      for (int i = 0; i < rows; ++i) left[i] = (1u << columns / kFailUnit) - 1;
       std::uint32_t* at = d + row * pitch + first;
-      unsigned left = (1u << columns / kFailUnit) - 1;
-      if (any_bad >= 0 && room.row_bad[row] >= 0) {
-        int column = 0;
-        for (; column + 2 * kLanes <= columns; column += 2 * kLanes)
-          if (fast_row<kBytes, 2>(p, room, row, column, at + column))
-            left &= ~(((1u << 2 * kLanes / kFailUnit) - 1) << column / kFailUnit);
-        if constexpr (kLanes == kMmaLanes)
-          if (column < columns && fast_row<kBytes, 1>(p, room, row, column, at + column))
-            left &= ~(((1u << kLanes / kFailUnit) - 1) << column / kFailUnit);
+      if (any_bad >= 0 && p.k == kFastChunk)
+        fast_block<kBytes, kFastChunk>(p, room, row, rows, columns, at, pitch, left);
+      if (any_bad >= 0 && p.k != kFastChunk) fast_block<kBytes, 0>(p, room, row, rows, columns, at, pitch, left);
+      for (int i = 0; i < rows; ++i) {
+        failed[row + i] = static_cast<std::uint8_t>(left[i]);
+        any_failed = any_failed || left[i] != 0;
       }
-      failed[row] = static_cast<std::uint8_t>(left);
-      any_failed = any_failed || left != 0;
     }
   }
   return any_failed;

@@ -168,8 +168,15 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
   return true;
 }
 
+namespace {
+// The next rows' bytes and what is known of them, on their way meanwhile: strides are longer than a CPU guesses.
+constexpr std::size_t kLineOfCache = 64;
+constexpr std::size_t kRowsAhead = 4;
+void prefetch(std::uintptr_t address) { __builtin_prefetch(reinterpret_cast<const void*>(address)); }
+}  // namespace
+
 bool CopyOperation::copy_plain_row(Launch& launch, std::uint64_t global, Cta& cta, std::uint32_t shared,
-                                   math::Swizzle swizzle, std::size_t bytes) const {
+                                   math::Swizzle swizzle, std::size_t bytes, std::size_t stride) const {
   if (race_ || cta.live_warps == 0 || !launch.memory.contains(global, bytes)) return false;
   // The XOR moves sixteens inside of 128 bytes.
   const std::uint32_t first = (shared & ~127u) - kSharedBase;
@@ -181,6 +188,10 @@ bool CopyOperation::copy_plain_row(Launch& launch, std::uint64_t global, Cta& ct
   for (std::size_t i = 0; i < bytes; i += kPiece)
     if (!is_readable_piece(shadow + i)) return false;
   const std::byte* from = launch.memory.data(global);
+  for (std::size_t i = 0; i < bytes; i += kLineOfCache) {
+    prefetch(reinterpret_cast<std::uintptr_t>(from) + kRowsAhead * stride + i);
+    prefetch(reinterpret_cast<std::uintptr_t>(shadow) + kRowsAhead * stride + i);
+  }
   for (std::size_t i = 0; i < bytes; i += kPiece) {
     const std::uint32_t to = math::apply_swizzle(swizzle, shared + static_cast<std::uint32_t>(i)) - kSharedBase;
     std::memcpy(cta.shared.data() + to, from + i, kPiece);

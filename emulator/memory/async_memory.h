@@ -36,9 +36,10 @@ class CopyOperation : public AsyncOperation {
   bool write_shared(Launch& launch, Cta& cta, std::uint32_t offset, const std::byte* from, std::size_t bytes) const;
 
   /// A row of a tensor copy, whole sixteens, from global to shared memory (an absolute address, before the XOR), if
-  /// there is nothing to say or to follow about any of it. False: nothing was copied.
+  /// there is nothing to say or to follow about any of it. False: nothing was copied. stride: to the next row, in
+  /// bytes.
   bool copy_plain_row(Launch& launch, std::uint64_t global, Cta& cta, std::uint32_t shared, math::Swizzle swizzle,
-                      std::size_t bytes) const;
+                      std::size_t bytes, std::size_t stride) const;
 
   /// The CTA is a peer that has exited: false.
   bool report_exited(Launch& launch, const Cta& cta, std::uint32_t offset, const char* what) const;

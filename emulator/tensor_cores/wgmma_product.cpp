@@ -351,24 +351,47 @@ class Product {
   // A register's four neighbouring lanes are four neighbouring positions of a row (math::wgmma_d); with f16 results
   // each word is two values, of positions that are four apart.
   void move_accumulators(U32* d, int pitch, bool to_matrix) {
+    if (shape_.f16_result) return to_matrix ? move_halves<true>(d, pitch) : move_halves<false>(d, pitch);
+    return to_matrix ? move_words<true>(d, pitch) : move_words<false>(d, pitch);
+  }
+
+  // Registers 4g to 4g + 3 are columns 8g to 8g + 7 of a row and of the one 8 below: 32 bytes of each, side by side.
+  template <bool kToMatrix>
+  void move_words(U32* d, int pitch) {
     const Operand& list = operation_.in->op[0];
-    const int per = shape_.f16_result ? 2 : 1;
+    for (int w = 0; w < 4; ++w) {
+      const Warp& warp = *operation_.warps[static_cast<std::size_t>(w)];
+      for (int r = 0; r < list.count; r += 2) {
+        U32* even = warp.reg<U32>(list.elements[r].offset);
+        U32* odd = warp.reg<U32>(list.elements[r + 1].offset);
+        const math::Place place = math::wgmma_d(32 * w, r);
+        U32* at = d + place.row * pitch + position_of(place.column);
+        for (int i = 0; i < kLanes / 4; ++i) {
+          U32* const row = at + i * pitch;
+          if constexpr (kToMatrix) {
+            std::memcpy(row, even + 4 * i, 16);
+            std::memcpy(row + 4, odd + 4 * i, 16);
+          } else {
+            std::memcpy(even + 4 * i, row, 16);
+            std::memcpy(odd + 4 * i, row + 4, 16);
+          }
+        }
+      }
+    }
+  }
+
+  template <bool kToMatrix>
+  void move_halves(U32* d, int pitch) {
+    const Operand& list = operation_.in->op[0];
     for (int w = 0; w < 4; ++w) {
       const Warp& warp = *operation_.warps[static_cast<std::size_t>(w)];
       for (int r = 0; r < list.count; ++r) {
         U32* reg = warp.reg<U32>(list.elements[r].offset);
-        const math::Place place = math::wgmma_d(32 * w, r * per);
+        const math::Place place = math::wgmma_d(32 * w, 2 * r);
         U32* at = d + place.row * pitch + position_of(place.column);
         for (int lane = 0; lane < kLanes; lane += 4, at += pitch, reg += 4) {
-          if (!shape_.f16_result) {
-            if (to_matrix)
-              std::memcpy(at, reg, 16);
-            else
-              std::memcpy(reg, at, 16);
-            continue;
-          }
           for (int q = 0; q < 4; ++q) {
-            if (to_matrix) {
+            if constexpr (kToMatrix) {
               at[q] = reg[q] & 0xFFFF;
               at[q + 4] = reg[q] >> 16;
             } else {
