@@ -364,6 +364,7 @@ class RaceDetector {
   void publish_flag(RaceWarp& state, const Warp& warp, int lane, RaceSync& flag, MemoryOrder order);
   void acquire_prior(RaceWarp& state, int lane, std::uint64_t address, std::size_t bytes);
   void check_prior(const RaceRecord& now, const Accessor& accessor, std::uint64_t address);
+  bool is_lockstep(const RaceRecord& before, const RaceRecord& now) const;
   bool is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
                 bool is_shared);
   bool touch_plainly(RaceCell& cell, const RaceRecord& now, const VectorClock& seen) const;

@@ -366,7 +366,7 @@ bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, con
       !is_other_cta(before.agent, now.agent)) [[likely]]
     return is_covered;
   const bool one_writes = is_write(before) || is_write(now);
-  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0;
+  const bool are_atomic = (before.kind & now.kind & kRaceAtomic) != 0 && !(is_shared && is_lockstep(before, now));
   const bool is_harmless = !one_writes || (are_atomic && ((before.kind | now.kind) & kRaceNarrow) == 0);
   if (is_harmless && !is_covered && !accessor.needs_proxy_fence) return false;
   std::uint16_t loose = unordered(before, now, *accessor.seen, &accessor);

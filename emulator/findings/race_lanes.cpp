@@ -332,4 +332,16 @@ void RaceDetector::follow_copies(RaceOperation& operation, const Warp& warp, Mas
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) raise(lane_agent(state.copy_agent, std::countr_zero(rest)));
 }
 
+// Lanes of a warp that read by volatile loads what several of them have stored by volatile stores: code from before
+// lanes went their own ways. To PTX these are strong, and no race. A flag is the store of one lane.
+bool RaceDetector::is_lockstep(const RaceRecord& before, const RaceRecord& now) const {
+  if (before.agent != now.agent || !is_write(before) || is_write(now)) return false;
+  Mask writers = 0;
+  for (const Mask lanes : before.lanes.of) writers |= lanes;
+  const auto is_volatile = [this](std::uint32_t pc) {
+    return launch_.entry.code[pc].opcode.find(".volatile") != std::string_view::npos;
+  };
+  return std::popcount(writers) > 1 && is_volatile(before.pc) && is_volatile(now.pc);
+}
+
 }  // namespace tessera::emulator
