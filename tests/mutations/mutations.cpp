@@ -32,7 +32,7 @@ struct Row {
 };
 
 // At most this many places of a kind, spread evenly: the unrolled products repeat themselves.
-constexpr std::size_t kMaxPlaces = 6, kMaxPlacesOfSample = 3;
+constexpr std::size_t kMaxPlaces = 6, kMaxPlacesOfSample = 2;
 
 // What and where, without CTA, warp and the rest: "hazard: smem-race in kernel, PTX line 12 (...)".
 std::string place_of(const std::string& message) { return message.substr(0, message.find(", CTA (")); }

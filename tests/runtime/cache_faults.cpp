@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "tests/runtime/cache_fixture.h"
+#include "tests/support/sample.h"
 
 using namespace tessera;
 using namespace tessera::testing;
@@ -172,9 +173,10 @@ TEST_CASE("cache: a file system without locks compiles without them") {
 TEST_CASE("cache: each operation fails once, with each errno: right result, at most one warning, healthy after") {
   const int numbers[] = {EIO, ENOSPC, EACCES, ENOENT, EMFILE};
   // Three situations: nothing on disk, an entry on disk, a damaged entry on disk.
+  testing::Stride victims(3);
   for (int situation = 0; situation < 3; ++situation) {
     for (const int number : numbers) {
-      for (int victim = 0;; ++victim) {
+      for (int victim = victims.first();; victim += victims.step()) {
         CAPTURE(situation);
         CAPTURE(number);
         CAPTURE(victim);
@@ -204,8 +206,9 @@ TEST_CASE("cache: each operation fails once, with each errno: right result, at m
 }
 
 TEST_CASE("cache: from the n-th operation on everything fails: right result, one warning") {
+  testing::Stride firsts(2);
   for (const int number : {EIO, ENOSPC, EROFS, EDQUOT}) {
-    for (int first = 0;; ++first) {
+    for (int first = firsts.first();; first += firsts.step()) {
       CAPTURE(number);
       CAPTURE(first);
       Bench bench;

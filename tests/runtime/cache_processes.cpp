@@ -107,10 +107,10 @@ TEST_CASE("cache processes: 16 that want the same 8 kernels compile each once") 
 
 TEST_CASE("cache processes: a writer killed at each of its operations leaves nothing wrong") {
   // Situations: a first publication; one with eviction; a damaged entry that it heals.
+  testing::Stride victims(6);
   for (int situation = 0; situation < 3; ++situation) {
-    const int step = testing::takes_all_cases() ? 1 : 3;
-    int victim = testing::takes_all_cases() ? 0 : situation;
-    for (bool is_done = false; !is_done; victim += step) {
+    int victim = victims.first();
+    for (bool is_done = false; !is_done; victim += victims.step()) {
       CAPTURE(situation);
       CAPTURE(victim);
       Bench bench;
@@ -156,7 +156,7 @@ TEST_CASE("cache processes: a writer killed at random moments leaves nothing wro
   const std::int64_t four_entries = 4 * 302'000;
   std::mt19937 random(11);
   int killed = 0;
-  const int rounds = testing::takes_all_cases() ? 200 : 60;
+  const int rounds = testing::takes_all_cases() ? 200 : 30;
   for (int round = 0; round < rounds; ++round) {
     const pid_t child = fork_child([&] {
       bench.options.max_bytes = four_entries;  // so that it evicts as well
@@ -348,10 +348,11 @@ TEST_CASE("cache processes: eviction while others load harms nobody") {
   bench.compiler.cubin_bytes = 100'000;
   bench.options.max_bytes = 3 * 112'000;
   std::vector<pid_t> children;
+  const int rounds = testing::takes_all_cases() ? 60 : 20;
   for (unsigned process = 0; process < 4; ++process) {
     children.push_back(fork_child([&] {
       std::mt19937 random(process);
-      for (int round = 0; round < 60; ++round) {
+      for (int round = 0; round < rounds; ++round) {
         const int number = static_cast<int>(random() % 6);
         const auto cache = bench.open();
         if (!is_right(*bench.build(*cache, number), number, bench.compiler)) return 1;

@@ -24,6 +24,19 @@ inline bool is_in_sample(std::uint64_t number, std::uint64_t of) {
   return number == 0 || (mixed ^ (mixed >> 31)) % of == 0;
 }
 
+/// For a loop over the places of one thing after another, all but the last of which are alike: a run takes one of `of`
+/// places, of each thing others.
+class Stride {
+ public:
+  explicit Stride(int of) : step_(takes_all_cases() ? 1 : of) {}
+  int step() const { return step_; }
+  /// Of the next thing.
+  int first() { return next_++ % step_; }
+
+ private:
+  int step_, next_ = 0;
+};
+
 /// Counts the cases of one loop.
 class Sample {
  public:
