@@ -59,10 +59,14 @@ int bytes_under_way(const Config& c) {
 /// Of those, the bytes that are best.
 double wanted_bytes(const Config& c, const Rows& problem) {
   if (source_of(c.chain) == RowPart::mhc_post) return kWantedOfStreams;
-  if (problem.rows >= 0 && problem.rows <= kFewRows) return kWantedBytes / 2.0;
+  const bool is_narrow = c.columns * dtype_bytes(c.dtype) <= kNarrowBytes;
+  if (problem.rows >= 0 && problem.rows <= kFewRows) {
+    const bool narrows = has_part(c.chain, RowPart::scaled_8) || has_part(c.chain, RowPart::cache);
+    return is_narrow && narrows ? kWantedBytes / 4.0 : kWantedBytes / 2.0;
+  }
   const bool is_busy = has_part(c.chain, RowPart::quantize) && c.conversion == Conversion::software;
   if (!is_busy) return kWantedBytes;
-  return c.columns * dtype_bytes(c.dtype) <= kNarrowBytes ? 2.0 * kWantedBytes : kWantedBytes / 2.0;
+  return is_narrow ? 2.0 * kWantedBytes : kWantedBytes / 2.0;
 }
 
 bool is_shared_hint(const Rows& problem) { return problem.rows >= 0 && problem.rows <= kMostShared; }
