@@ -344,9 +344,11 @@ class ChainReader {
       refuse(first, name.size(), name.empty() ? "a part is expected here" : "no such part", candidates);
     }
     if (at_ < text_.size() && text_[at_] == '(') {
+      std::vector<Seen> seen;
       do {
         ++at_;
-        option(step);
+        seen.push_back(option(step));
+        require_kept(step, seen);
       } while (at_ < text_.size() && text_[at_] == ',');
       close();
     }
@@ -375,13 +377,37 @@ class ChainReader {
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     if (error != std::errc() || value < 0) {
       const std::string_view found = word();
-      refuse(first, found.size(), "a whole number is expected here", {});
+      refuse(first, found.size(),
+             error == std::errc::result_out_of_range ? "a number up to 2,147,483,647 is expected here"
+                                                     : "a whole number is expected here",
+             {});
     }
     at_ = static_cast<std::size_t>(end - text_.data());
     return value;
   }
 
-  void option(RowStep& step) {
+  /// What was read in parentheses: a word, columns or a lone number, and what it has set.
+  struct Seen {
+    std::size_t first = 0, length = 0;
+    const Option* option = nullptr;
+    std::optional<int> value;
+    std::string_view kind;
+  };
+
+  /// What stands twice in parentheses, or undoes what stands before it, is a mistake.
+  void require_kept(const RowStep& step, const std::vector<Seen>& seen) const {
+    const Seen& last = seen.back();
+    for (std::size_t i = 0; i + 1 < seen.size(); ++i) {
+      const Seen& before = seen[i];
+      const bool is_twice = before.kind == last.kind;
+      const bool is_undone = before.option != nullptr && before.value && before.option->get(step) != before.value;
+      if (is_twice || is_undone)
+        refuse(last.first, last.length,
+               fmt::format("it takes the place of {}: one of them", text_.substr(before.first, before.length)), {});
+    }
+  }
+
+  Seen option(RowStep& step) {
     const std::size_t first = at_;
     if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
       const int value = number();
@@ -390,13 +416,17 @@ class ChainReader {
         step.first = value;
         step.last = number();
         if (step.last < step.first) refuse(first, at_ - first, "the last column comes before the first", {});
-        return;
+        return {.first = first, .length = at_ - first, .option = nullptr, .value = {}, .kind = ".."};
       }
       // A lone number is the block, or the cap.
       int* const lone = number_of(step);
       if (lone == nullptr) refuse(first, at_ - first, "columns are written as FIRST..LAST", {});
       *lone = value;
-      return;
+      return {.first = first,
+              .length = at_ - first,
+              .option = nullptr,
+              .value = {},
+              .kind = step.kind == RowPart::softcap ? "limit" : "block"};
     }
     const std::string_view name = word();
     std::vector<std::string_view> candidates;
@@ -406,13 +436,13 @@ class ChainReader {
       if (option.word != name) continue;
       if (!option.has_number) {
         option.set(step, 1);
-        return;
+        return {.first = first, .length = at_ - first, .option = &option, .value = option.get(step), .kind = name};
       }
       if (at_ == text_.size() || text_[at_] != '=')
         refuse(first, name.size(), fmt::format("{}=NUMBER is expected", name), {});
       ++at_;
       option.set(step, number());
-      return;
+      return {.first = first, .length = at_ - first, .option = &option, .value = option.get(step), .kind = name};
     }
     refuse(first, name.size(),
            candidates.empty() ? std::string(has_no_range(step) ? "a number alone is expected here"

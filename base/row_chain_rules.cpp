@@ -25,6 +25,8 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
         return "dequant of e4m3 with scales in tiles: they are fp32, plain or columns";
       if (!step.is_e4m3 && step.is_column_major)
         return "dequant of block-scaled rows with scales by columns: take plain or tile";
+      if (!step.is_e4m3 && step.block != RowStep{}.block)
+        return "dequant of block-scaled rows with a block: the format says how many columns a scale has";
       break;
     case RowPart::gather:
       if (has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress))
@@ -37,6 +39,10 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
     case RowPart::mhc_pre:
       if (!step.has_product && step.iterations != RowStep{}.iterations)
         return "mhc_pre with iterations, of a mix that is given: they go with product";
+      break;
+    case RowPart::scaled_8:
+      if (step.block > 0 && (step.block < rows::kVector || !is_power_of_two(step.block)))
+        return fmt::format("e4m3 with a scale for {} columns: a power of two from {} on", step.block, rows::kVector);
       break;
     default:
       break;

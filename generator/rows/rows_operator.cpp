@@ -91,7 +91,35 @@ std::string chain_name(const RowChain& chain) {
   return fmt::format("{}_{}", name.substr(0, kMaxNameOfChain), sha256_hex(text).substr(0, 12));
 }
 
-std::string use_of(const BufferSpec& buffer) { return buffer.role == BufferRole::input ? "read" : "written"; }
+/// A part that no number of threads makes right is told with its place in the chain's text.
+void require_parts(const Rows& problem) {
+  Config c{.dtype = problem.dtype, .columns = problem.columns, .chain = problem.chain};
+  for (int i = 0; i < step_count(c.chain); ++i) {
+    Verdict<Rule> verdict;
+    for (const int threads : kThreadsOfRow) {
+      c.threads_of_row = threads;
+      const auto found = rows::why_invalid_step(c, i);
+      if (found.ok()) {
+        verdict = {};
+        break;
+      }
+      if (verdict.ok() || verdict.rule == Rule::block_wider_than_threads) verdict = found;
+    }
+    if (verdict.ok()) continue;
+    RowChain before, part;
+    std::copy_n(c.chain.steps, i, before.steps);
+    part.steps[0] = c.chain.steps[i];
+    const std::string text = to_text(c.chain), word = to_text(part);
+    const std::size_t at = i == 0 ? 0 : to_text(before).size() + 1;
+    throw Error(ErrorKind::unsupported,
+                fmt::format("chain = {}: {} (character {}): {}", text, word, at + 1, RowsOperator::explain(c, verdict)),
+                {text, std::string(at, ' ') + std::string(word.size(), '^')});
+  }
+}
+
+std::string use_of(const BufferSpec& buffer) {
+  return buffer.role == BufferRole::input ? "read" : buffer.role == BufferRole::output ? "written" : "added to";
+}
 
 }  // namespace
 
@@ -103,6 +131,7 @@ void RowsOperator::require_facts(const Rows& problem) {
   // A chain that was parsed has none.
   if (const std::optional<ChainMistake> mistake = chain_mistake(problem.chain))
     throw Error(ErrorKind::unsupported, fmt::format("chain = {}: {}", to_text(problem.chain), mistake->what));
+  if (problem.columns % rows::kVector == 0 && !ends_in_product(problem.chain)) require_parts(problem);
   for (const RowStep& step : problem.chain.steps) {
     if (step.kind == RowPart::rope && step.base < 2)
       throw Error(ErrorKind::unsupported, fmt::format("rope with base {}: 2 at least", step.base));
@@ -235,6 +264,7 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::gather_beside_rows:
     case Rule::paged_beside_others:
     case Rule::paged_scales:
+    case Rule::scale_not_power_of_two:
       return chain_mistake(config.chain).value_or(ChainMistake{}).what;
     case Rule::global_without_nvfp4:
       return fmt::format("a global scale for a format with blocks of {}: it goes with nvfp4", found);

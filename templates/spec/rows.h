@@ -198,6 +198,7 @@ enum class Rule {
   product_not_bf16,          // bytes of an element of x; 2
   product_beside_others,     // steps; 1
   product_rows,              // rows of a CTA; 16
+  scale_not_power_of_two,    // columns of a scale; 8
 };
 
 TESSERA_HD constexpr bool is_floating(DType dtype) {
@@ -274,6 +275,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::gather_beside_rows, number, 0};
   if (has_paged_sink(c.chain) && !goes_with_pages(step)) return {Rule::paged_beside_others, number, 0};
   if (step.is_paged && step.kind == RowPart::scaled_8 && step.block >= 0) return {Rule::paged_scales, step.block, -1};
+  if (step.kind == RowPart::scaled_8 && step.block > 0 &&
+      (step.block < kVector || (step.block & (step.block - 1)) != 0))
+    return {Rule::scale_not_power_of_two, step.block, kVector};
   if (step.kind == RowPart::store && !is_floating(stored_type(step, c.dtype)))
     return {Rule::store_not_floating, dtype_bytes(step.dtype), 4};
   if (step.has_global && (step.is_e4m3 || step.format != BlockFormat::nvfp4))

@@ -143,6 +143,25 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
       chain_refused("mhc_pre(iterations=3)+f32") ==
       "chain = mhc_pre(iterations=3)+f32: mhc_pre(iterations=3) (character 1): mhc_pre with iterations, of a mix that "
       "is given: they go with product");
+  CHECK(chain_refused("gate(silu,gelu)") ==
+        "chain = gate(silu,gelu): gelu (character 11): it takes the place of silu: one of them");
+  CHECK(chain_refused("bf16(0..7,8..15)") ==
+        "chain = bf16(0..7,8..15): 8..15 (character 11): it takes the place of 0..7: one of them");
+  CHECK(chain_refused("e4m3(block=64,row)") ==
+        "chain = e4m3(block=64,row): row (character 15): it takes the place of block=64: one of them");
+  CHECK(chain_refused("softcap(30,limit=40)") ==
+        "chain = softcap(30,limit=40): limit=40 (character 12): it takes the place of 30: one of them");
+  CHECK(chain_refused("bf16(scatter,scatter)") ==
+        "chain = bf16(scatter,scatter): scatter (character 14): it takes the place of scatter: one of them");
+  CHECK(chain_refused("rope(base=99999999999)") ==
+        "chain = rope(base=99999999999): 99999999999 (character 11): a number up to 2,147,483,647 is expected here");
+  for (const std::string block : {"7", "12", "24"})
+    CHECK(chain_refused("rmsnorm+e4m3(" + block + ")") == "chain = rmsnorm+e4m3(" + block + "): e4m3(" + block +
+                                                              ") (character 9): e4m3 with a scale for " + block +
+                                                              " columns: a power of two from 8 on");
+  CHECK(chain_refused("dequant(mxfp4,block=64)") ==
+        "chain = dequant(mxfp4,block=64): dequant(mxfp4,block=64) (character 1): dequant of block-scaled rows with a "
+        "block: the format says how many columns a scale has");
   CHECK(chain_refused("append_kv(128") == "chain = append_kv(128: a ) is missing");
   CHECK(chain_refused("join+bf16") ==
         "chain = join+bf16: join (character 1): join(COLUMN) says from which column on a row is that of x2");
@@ -179,7 +198,8 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
                        "columns at most)"));
   const auto of_chain = [&](const char* columns, const char* chain) {
     const std::string text = unsupported({{"columns", columns}, {"chain", chain}});
-    return text.substr(text.rfind("CTA: ") + 5);
+    CHECK(text.starts_with("chain = " + canonical(chain) + ": "));
+    return text.substr(text.find("): ", text.find(" (character ")) + 3);
   };
   CHECK(of_chain("512", "rope(448..575)+bf16") == "a part that works up to column 575 in rows of 512 columns");
   CHECK(of_chain("512", "rope(4..67)+bf16") == "a part that begins at, or has, 4 columns: multiples of 8 needed");
@@ -198,6 +218,14 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
         "a part that begins at, or has, 12 columns: multiples of 8 needed");
   CHECK(of_chain("512", "dequant(mxfp4,global)") ==
         "a global scale for a format with blocks of 32: it goes with nvfp4");
+  try {
+    make_plan(problem_of("rows", {{"columns", "512"}, {"chain", "rmsnorm+rope(448..575)+bf16"}}));
+    FAIL("planned");
+  } catch (const Error& error) {
+    REQUIRE(error.notes().size() == 2);
+    CHECK(error.notes()[0] == "rmsnorm+rope(448..575)+bf16");
+    CHECK(error.notes()[1] == "        ^^^^^^^^^^^^^^");
+  }
   CHECK(of_chain("576", "mla_288") == "576 columns for a cache whose tokens have 512");
   CHECK(of_chain("512", "join(512)") == "columns of x2 from 512 on in rows of 512");
   CHECK(of_chain("512", "join(12)") == "a part that begins at, or has, 12 columns: multiples of 8 needed");
