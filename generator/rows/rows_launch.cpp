@@ -179,7 +179,7 @@ Expression page_bytes(RowCache cache) {
 void add_parts(LaunchWriter& w, const std::string& product, const std::string& squares, BufferRole role,
                const Expression& parts) {
   w.buffer(product, role, "f32", {parts, Expression::parse("rows"), Expression(kMixColumns)},
-           {expression("rows * {}", kMixColumns), Expression(kMixColumns), Expression(1)}, 4);
+           {expression("rows * {}", kMixColumns), Expression(kMixColumns), Expression(1)}, 16);
   w.buffer(squares, role, "f32", {parts, Expression::parse("rows")}, {Expression::parse("rows"), Expression(1)}, 4);
 }
 
@@ -216,6 +216,12 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
         w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype,
                        has_part(w.c.chain, RowPart::gather) ? "x_rows" : "rows", columns);
       }
+      break;
+    case RowPart::rope:
+      if (!step.has_table) break;
+      w.buffer(names.in, BufferRole::input, "f32", {Expression::parse("table_rows"), Expression(columns)},
+               {Expression(columns), Expression(1)}, 16);
+      w.parameter("table_rows", ParameterKind::i32);
       break;
     case RowPart::combine:
       for (const std::string& name : {names.in, names.in2})
@@ -369,9 +375,12 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   for (std::size_t i = 0; i < names.size(); ++i) add_step(w, c.chain.steps[i], names[i]);
   w.step.grid[0] =
       c.ctas_of_row > 1 ? expression("rows * {}", c.ctas_of_row) : expression("ceil_div(rows, {})", c.rows_of_cta);
+  if (begins_with_product(c.chain))
+    w.step.grid[0] = expression("ceil_div(rows, {}) * {} + {}", rows::rows_of_mix(c) * c.ctas_of_row, c.ctas_of_row,
+                                w.step.grid[0].text());
   if (ends_in_product(c.chain)) {
     w.step.grid[0] = Expression(rows::parts_of_product(c.columns));
-    w.step.grid[1] = expression("min(ceil_div(rows, {}), {})", c.rows_of_cta, rows::kMostTurns);
+    w.step.grid[1] = expression("min(ceil_div(rows, {}), {})", c.rows_of_cta, rows::most_turns(c.columns));
   }
   w.step.cluster[0] = static_cast<std::uint32_t>(c.ctas_of_row);
   w.step.block[0] = static_cast<std::uint32_t>(rows::threads_of_cta(c));

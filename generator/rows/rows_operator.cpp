@@ -3,7 +3,9 @@
 // is made by integer arithmetic (SwiGLU and NVFP4 of 4,096 x 2,048 on an H100: 14.6 us with 32 bytes a thread, 15.3
 // with 64), unless they are narrow: there a thread's position, slot and addresses cost as much as its vectors (inverse
 // RoPE and NVFP4 of 65,536 x 512: 34.7 us with 128 bytes, 35.8 with 64, 38.1 with 32). Of mHC's streams a thread mixes
-// one vector while the next is on its way (4,096 x 7,168: 191.5 us with 160 bytes, 201.7 with 80). Up to 64 wide rows
+// one vector while the next is on its way (4,096 x 7,168: 191.5 us with 160 bytes, 201.7 with 80); where their mix is
+// made of a product too, it has two on their way while it waits for that (on an H200: 79.4 us with 128 bytes, 85.9 with
+// 256, 119.6 with 64). Up to 64 wide rows
 // are shared by CTAs of a cluster (residual + RMSNorm of 7,168 columns, 1 row: 1.5 us with 8 CTAs, 2.1 with 1; 64 rows:
 // 3.0 and 3.2; mHC's mix of 1 row: 2.0 and 4.2).
 #include "generator/rows/rows_operator.h"
@@ -41,7 +43,7 @@ constexpr int kThreadsOfCta = 256, kLeastShared = 512, kLeastOfShare = 128;
 constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
 constexpr Hint kFewRows = 512;    // for which a row gets more threads
 constexpr Hint kMostShared = 64;  // rows that CTAs share, where that makes them faster
-constexpr int kNarrowBytes = 1024, kWantedOfStreams = 160;
+constexpr int kNarrowBytes = 1024, kWantedOfStreams = 160, kWantedOfProduct = 128;
 constexpr int kRegisters = 65536;  // of a multiprocessor
 constexpr std::size_t kMaxNameOfChain = 96;
 
@@ -59,8 +61,11 @@ int bytes_under_way(const Config& c) {
 /// Of those, the bytes that are best.
 double wanted_bytes(const Config& c, const Rows& problem) {
   if (source_of(c.chain) == RowPart::mhc_post) return kWantedOfStreams;
+  if (begins_with_product(c.chain)) return kWantedOfProduct;
   const bool is_narrow = c.columns * dtype_bytes(c.dtype) <= kNarrowBytes;
   if (problem.rows >= 0 && problem.rows <= kFewRows) {
+    // K and V to e4m3 pages, 1 / 16 / 64 tokens on an H200: 1.8 / 2.3 / 2.4 us so, 1.8 / 2.1 / 3.0 with 16 bytes.
+    if (is_narrow && has_paged_sink(c.chain) && has_part(c.chain, RowPart::scaled_8)) return kWantedBytes;
     const bool narrows = has_part(c.chain, RowPart::scaled_8) || has_part(c.chain, RowPart::cache);
     return is_narrow && narrows ? kWantedBytes / 4.0 : kWantedBytes / 2.0;
   }

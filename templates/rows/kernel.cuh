@@ -100,27 +100,33 @@ __device__ __forceinline__ void load_streams_of_x(const Params& p, const Place& 
   }
 }
 
-// The first vector is on its way while the mix is made or read.
+// Some vectors are on their way while the mix is made or read, and while those before are mixed.
 template <Config C>
 __device__ __forceinline__ void load_mixed(const Params& p, const Place& place, Values<C>& x) {
-  Raw<C.dtype> raw[kStreams];
-  load_streams_of_x<C>(p, place, 0, raw);
+  constexpr int kVectors = vectors_of_thread(C), kMost = C.dtype == DType::f32 ? 1 : 2;
+  constexpr int kAhead = begins_with_product(C.chain) && kVectors > 1 ? kMost : 1;
+  PreSums sums = {};
+  if constexpr (begins_with_product(C.chain)) sums = first_part<C>(p, place);
+  Raw<C.dtype> raw[kAhead][kStreams];
+#pragma unroll
+  for (int j = 0; j < kAhead; ++j) load_streams_of_x<C>(p, place, j, raw[j]);
   float pre[kStreams] = {};
   if constexpr (begins_with_product(C.chain)) {
-    pre_of_totals<C>(p, totals_of_row<C>(p, place), pre);
+    pre_of_sums<C>(p, sum_of_parts<C>(p, place, sums), pre);
   } else {
     if (place.is_live) load_mix(p.steps[source_step(C.chain)].in, place.row, 0, pre);
   }
 #pragma unroll
-  for (int j = 0; j < vectors_of_thread(C); ++j) {
-    if (j > 0) load_streams_of_x<C>(p, place, j, raw);
+  for (int j = 0; j < kVectors; ++j) {
+    Raw<C.dtype>(&of_vector)[kStreams] = raw[j % kAhead];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      float sum = pre[0] * element<C.dtype>(raw[0], i);
+      float sum = pre[0] * element<C.dtype>(of_vector[0], i);
 #pragma unroll
-      for (int s = 1; s < kStreams; ++s) sum = fmaf(pre[s], element<C.dtype>(raw[s], i), sum);
+      for (int s = 1; s < kStreams; ++s) sum = fmaf(pre[s], element<C.dtype>(of_vector[s], i), sum);
       x.v[j][i] = sum;
     }
+    if (j + kAhead < kVectors) load_streams_of_x<C>(p, place, j + kAhead, of_vector);
   }
 }
 
@@ -200,6 +206,17 @@ __device__ __forceinline__ void load_remixed(const Params& p, const Place& place
   }
 }
 
+// Given scales of step kNumber and those behind it: where they are used, loads could no longer go out before x's.
+template <Config C, int kNumber>
+__device__ __forceinline__ void load_given_scales(const Params& p, Values<C>& x) {
+  if constexpr (kNumber < step_count(C.chain)) {
+    constexpr RowStep S = C.chain.steps[kNumber];
+    if constexpr (S.kind == RowPart::scaled_8 && S.block < 0)
+      x.given[kNumber] = ptx::ld_global_f32_written(static_cast<const float*>(p.steps[kNumber].in));
+    load_given_scales<C, kNumber + 1>(p, x);
+  }
+}
+
 // Step kNumber and those behind it.
 template <Config C, int kNumber>
 __device__ __forceinline__ void run_steps(const Params& p, const Place& place, Values<C>& x) {
@@ -233,6 +250,7 @@ __device__ __forceinline__ void chain_of_row(const Params& p) {
   ptx::griddepcontrol_wait();
   const Place place = place_of_thread<C>(p);
   Values<C> x;
+  load_given_scales<C, 0>(p, x);
   if constexpr (loads_weights_first(C)) load_first_weights<C, 0>(p, place, x);
   constexpr RowPart kSource = source_of(C.chain);
   if constexpr (kSource == RowPart::gate) {
@@ -251,7 +269,6 @@ __device__ __forceinline__ void chain_of_row(const Params& p) {
     load_row<C>(p, place, x);
   }
   run_steps<C, 0>(p, place, x);
-  if constexpr (begins_with_product(C.chain)) store_mix<C>(p, place);
 }
 
 template <Config C>
@@ -261,9 +278,15 @@ __device__ __forceinline__ void kernel(const Params& p) {
   if constexpr (ends_in_product(C.chain)) {
     ptx::griddepcontrol_wait();
     multiply_streams<C>(p);
-  } else {
-    chain_of_row<C>(p);
+    return;
   }
+  if constexpr (begins_with_product(C.chain)) {
+    if (static_cast<int>(blockIdx.x) < mix_ctas(C, p.rows)) {
+      ptx::griddepcontrol_wait();
+      return make_mixes<C>(p);
+    }
+  }
+  chain_of_row<C>(p);
 }
 
 }  // namespace tessera::rows

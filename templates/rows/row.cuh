@@ -68,15 +68,17 @@ struct Place {
 template <Config C>
 __device__ __forceinline__ Place place_of_thread(const Params& p) {
   const int thread = static_cast<int>(threadIdx.x);
+  // CTAs that make mixes stand in front.
+  const int cta = static_cast<int>(blockIdx.x) - (begins_with_product(C.chain) ? mix_ctas(C, p.rows) : 0);
   Place place;
   if constexpr (C.ctas_of_row > 1) {
     place.of_cta = 0;
-    place.thread = static_cast<int>(blockIdx.x % C.ctas_of_row) * threads_of_cta(C) + thread;
-    place.row = blockIdx.x / C.ctas_of_row;
+    place.thread = cta % C.ctas_of_row * threads_of_cta(C) + thread;
+    place.row = cta / C.ctas_of_row;
   } else {
     place.of_cta = thread / C.threads_of_row;
     place.thread = thread % C.threads_of_row;
-    place.row = static_cast<long long>(blockIdx.x) * C.rows_of_cta + place.of_cta;
+    place.row = static_cast<long long>(cta) * C.rows_of_cta + place.of_cta;
   }
   place.is_live = place.row < p.rows;
   const int row = place.is_live ? static_cast<int>(place.row) : -1;
@@ -155,6 +157,7 @@ struct Values {
   static constexpr int kWeights = loads_weights_first(C) ? weights_before(C.chain, kMaxRowSteps) : 0;
   float v[vectors_of_thread(C)][kVector];
   Raw<C.dtype> weights[kWeights + 1][vectors_of_thread(C)];
+  float given[kMaxRowSteps];  // scales of sinks that are given one
 };
 
 template <DType kDType>

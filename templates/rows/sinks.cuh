@@ -239,7 +239,7 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
   const long long start = start_of_sink<C, S>(p, step, place, kWidth);
   float* const scales = static_cast<float*>(step.out2);
   float inverse = 1, of_row = 0;
-  if constexpr (S.block < 0) inverse = ptx::rcp(*static_cast<const float*>(step.in));
+  if constexpr (S.block < 0) inverse = ptx::rcp(x.given[kNumber]);
   if constexpr (S.block == 0) {
 #pragma unroll
     for (int j = 0; j < vectors_of_thread(C); ++j)

@@ -36,12 +36,13 @@
 //                columns to the next (column-major)
 //     cache      void* pages; long long bytes from one page to the next
 // Launch: grid {ceil(rows / rows_of_cta) ctas_of_row, 1, 1} in clusters of {ctas_of_row, 1, 1}, block
-// {threads_of_cta(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization.
+// {threads_of_cta(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization. With mhc_pre of a product
+// there are mix_ctas() more, which stand in front.
 //
 // mhc_post with a product divides its work otherwise: a warp has 16 rows at a time and kPartColumns columns of x and of
 // each stream, a CTA the same columns of rows_of_cta rows, and then of those gridDim.y times as many further; the sums
 // over these columns are a part of the product. threads_of_row is 2. Grid {parts_of_product(), min(ceil(rows /
-// rows_of_cta), kMostTurns), 1}.
+// rows_of_cta), most_turns()), 1}.
 #pragma once
 
 #include "spec/kernel_parts.h"
@@ -110,15 +111,24 @@ TESSERA_HD constexpr int barriers_end(const Config& c) {
   return has_shared_sums(c) ? barriers_at(c) + 8 * sums_before(c.chain, kMaxRowSteps) : sums_bytes(c);
 }
 // mhc_post with a product: columns of a part, rows of a warp, weights in tiles of 8 rows, split in two bf16 numbers.
-inline constexpr int kPartColumns = 128, kRowsOfWarp = 16, kMixTiles = kMixColumns / 8, kMostTurns = 16;
+inline constexpr int kPartColumns = 128, kRowsOfWarp = 16, kMixTiles = kMixColumns / 8;
 inline constexpr int kSplitBytes = kMixColumns * kStreams * kPartColumns * 4;
 TESSERA_HD constexpr int parts_of_product(int columns) { return static_cast<int>(ceil_div(columns, kPartColumns)); }
-// mhc_pre of a product: a row's sums, and that of squares, lie behind the sums over rows.
-// Warps take parts in turn, up to kMostSlices of them.
-inline constexpr int kTotals = kMixColumns + 1, kTotalsFloats = 28, kMostSlices = 8;
+// CTAs that share the rows of a part: three times as many in all as Hopper has multiprocessors, or a few less.
+TESSERA_HD constexpr int most_turns(int columns) {
+  const int turns = 3 * 132 / parts_of_product(columns);
+  return turns < 1 ? 1 : turns < 16 ? turns : 16;
+}
+// mhc_pre of a product: the sums that pre is made of, of each warp that takes parts, lie behind the sums over rows.
+// Mixes are written by CTAs of their own, in front of those of rows, where a row has kLanesOfMix lanes.
+inline constexpr int kTotals = kMixColumns + 1, kTotalsFloats = 8, kMostSlices = 4, kLanesOfMix = 16;
 TESSERA_HD constexpr int slices_of_totals(const Config& c) {
   const int warps = c.threads_of_row / c.ctas_of_row / kWarp;
-  return warps < 1 ? 1 : warps < kMostSlices ? warps : kMostSlices;
+  return warps <= 1 ? 0 : warps < kMostSlices ? warps : kMostSlices;
+}
+TESSERA_HD constexpr int rows_of_mix(const Config& c) { return threads_of_cta(c) / kLanesOfMix; }
+TESSERA_HD constexpr int mix_ctas(const Config& c, int rows) {
+  return static_cast<int>(ceil_div(rows, rows_of_mix(c) * c.ctas_of_row)) * c.ctas_of_row;
 }
 // mhc_post: what a row's mix of the streams takes lies behind the sums.
 inline constexpr int kRemixOfStream = 8, kRemixFloats = kStreams * kRemixOfStream;
@@ -154,7 +164,7 @@ TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
 // for each vector and those of their mix, tokens that are compressed 64 to 96.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
   if (c.ctas_of_row > 1) return 1;
-  if (ends_in_product(c.chain)) return threads_of_cta(c) >= 512 ? 1 : 512 / threads_of_cta(c);
+  if (ends_in_product(c.chain)) return threads_of_cta(c) >= 256 ? 1 : 256 / threads_of_cta(c);  // two blocks: 80
   const int vectors = vectors_of_thread(c);
   const bool has_streams = has_part(c.chain, RowPart::mhc_post);
   int threads = vectors <= 2 ? 1024 : vectors <= 6 ? 512 : 256;

@@ -88,6 +88,31 @@ TEST_CASE("rows: two launches from a layer's result to the next layer's quantise
   }
 }
 
+TEST_CASE("rows: parts of a product are added by a row's lanes, its warps and the CTAs that share it") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  std::uint64_t seed = 350;
+  for (const auto& [threads, ctas, parts] :
+       {std::tuple(8, 1, 75), std::tuple(64, 1, 133), std::tuple(256, 1, 300), std::tuple(512, 2, 9)}) {
+    CAPTURE(threads);
+    const Rows problem{.columns = 1024,
+                       .chain = parse_row_chain("gather+mhc_pre(product,iterations=3)+f32"),
+                       .threads_of_row = threads,
+                       .ctas_of_row = ctas};
+    const Plan plan =
+        make_plan(threads < 16 ? Rows{.columns = 256, .chain = problem.chain, .threads_of_row = threads} : problem);
+    EmulatedDevice device({.arch = "sm_90a", .detects_races = true});
+    const Launcher launcher(device, plan.launch, compiler->compile(emit(plan)));
+    // Fewer rows than a CTA of mixes has, and more.
+    for (const std::int64_t rows : {1, 0, 37}) {
+      reference::RowsRun run = rows_run(plan.problem.as<Rows>(), rows);
+      run.parts = parts;
+      for (const std::string& text : judge(device, launcher, run, rows_inputs(run, Fill::standard, ++seed)))
+        FAIL_CHECK(text);
+    }
+  }
+}
+
 namespace {
 
 struct Slip {
@@ -104,7 +129,7 @@ constexpr Slip kSlips[] = {
     {"rows/product.cuh", "kMixPost + to : kMixComb + (which - 1) * kStreams + to;",
      "kMixPost + to : kMixComb + to * kStreams + which - 1;", "mhc_post(product)",
      "comb is taken by columns, not by rows"},
-    {"rows/product.cuh", "part < step.parts; part +=", "part < step.parts - 1; part +=", "mhc_pre(product)+f32",
+    {"rows/product.cuh", "return step.parts;", "return step.parts - 1;", "mhc_pre(product)+f32",
      "the last part of product is left out"},
     {"rows/steps.cuh", "for (int i = 1; i < kIterations; ++i) {", "for (int i = 2; i < kIterations; ++i) {",
      "mhc_pre(product,iterations=2)+f32", "Sinkhorn ends an iteration early"},
