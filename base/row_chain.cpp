@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/row_chain_rules.h"
+#include "base/row_chain_words.h"
 #include "base/suggestion.h"
 #include "tessera/error.h"
 
@@ -16,65 +17,6 @@ namespace tessera {
 
 namespace {
 
-/// A word of the text and the step that it is, without options.
-struct PartWord {
-  std::string_view word;
-  RowStep step;
-};
-
-RowStep stored_as(DType dtype) { return {.kind = RowPart::store, .dtype = dtype}; }
-RowStep scaled_in(BlockFormat format) { return {.kind = RowPart::quantize, .format = format}; }
-
-const std::vector<PartWord>& part_words() {
-  static const std::vector<PartWord> words = {
-      {"gather", {.kind = RowPart::gather}},
-      {"gate", {.kind = RowPart::gate}},
-      {"residual", {.kind = RowPart::residual}},
-      {"factor", {.kind = RowPart::factor}},
-      {"rmsnorm", {.kind = RowPart::rmsnorm}},
-      {"layernorm", {.kind = RowPart::layernorm}},
-      {"rope", {.kind = RowPart::rope}},
-      {"mhc_pre", {.kind = RowPart::mhc_pre}},
-      {"mhc_post", {.kind = RowPart::mhc_post}},
-      {"join", {.kind = RowPart::join}},
-      {"combine", {.kind = RowPart::combine, .block = 0}},
-      {"compress", {.kind = RowPart::compress, .block = 0}},
-      {"dequant", {.kind = RowPart::dequant, .block = 0}},
-      {"hadamard", {.kind = RowPart::hadamard}},
-      {"mhc_mix", {.kind = RowPart::mhc_mix}},
-      {"softcap", {.kind = RowPart::softcap, .limit = 30}},
-      {"softmax", {.kind = RowPart::softmax}},
-      {"sigmoid", {.kind = RowPart::sigmoid}},
-      {"sqrt_softplus", {.kind = RowPart::sqrt_softplus}},
-      {"same", {.kind = RowPart::store, .is_same = true}},
-      {"bf16", stored_as(DType::bf16)},
-      {"f16", stored_as(DType::f16)},
-      {"f32", stored_as(DType::f32)},
-      {"nvfp4", scaled_in(BlockFormat::nvfp4)},
-      {"mxfp4", scaled_in(BlockFormat::mxfp4)},
-      {"mxfp8_e4m3", scaled_in(BlockFormat::mxfp8_e4m3)},
-      {"mxfp8_e5m2", scaled_in(BlockFormat::mxfp8_e5m2)},
-      {"e4m3", {.kind = RowPart::scaled_8}},
-      {"mla_656", {.kind = RowPart::cache, .cache = RowCache::mla_656}},
-      {"mla_584", {.kind = RowPart::cache, .cache = RowCache::mla_584}},
-      {"mla_384", {.kind = RowPart::cache, .cache = RowCache::mla_384}},
-      {"mla_528", {.kind = RowPart::cache, .cache = RowCache::mla_528}},
-      {"mla_288", {.kind = RowPart::cache, .cache = RowCache::mla_288}},
-      {"indexer_132", {.kind = RowPart::cache, .cache = RowCache::indexer_132}},
-      {"indexer_68", {.kind = RowPart::cache, .cache = RowCache::indexer_68}},
-  };
-  return words;
-}
-
-/// Words that stand for parts.
-struct Alias {
-  std::string_view word, chain;
-};
-constexpr Alias kAliases[] = {{"silu_mul", "gate(silu)"},        {"swiglu", "gate(silu)"},
-                              {"gelu_mul", "gate(gelu)"},        {"gelu_tanh_mul", "gate(gelu_tanh)"},
-                              {"mxfp8", "mxfp8_e4m3"},           {"rotary", "rope"},
-                              {"rms_norm", "rmsnorm"},           {"layer_norm", "layernorm"},
-                              {"inverse_rope", "rope(inverse)"}, {"neox_rope", "rope(halves)"}};
 /// A word for several parts: append_kv(128,halves) is join(128)+rope(0..127,halves)+same(0..127,paged)+
 /// same(128..255,paged).
 constexpr std::string_view kAppendKv = "append_kv";
@@ -130,7 +72,7 @@ std::optional<int> unless(int value, int usual) { return value == usual ? std::n
 template <Activation kActivation>
 constexpr Option activation(std::string_view word) {
   return {word, is_any<RowPart::gate>, false, [](RowStep& s, int) { s.activation = kActivation; },
-          [](const RowStep& s) { return when(s.activation == kActivation); }};
+          [](const RowStep& s) { return when(s.activation == kActivation && !s.is_gpt_oss); }};
 }
 template <RopeScaling kScaling>
 constexpr Option scaling(std::string_view word) {
@@ -160,6 +102,8 @@ constexpr Option kOptions[] = {
     activation<Activation::gelu>("gelu"),
     activation<Activation::gelu_tanh>("gelu_tanh"),
     activation<Activation::relu>("relu"),
+    {"gpt_oss", is_any<RowPart::gate>, false, [](RowStep& s, int) { s.is_gpt_oss = true; },
+     [](const RowStep& s) { return when(s.is_gpt_oss); }},
     {"interleaved", is_any<RowPart::gate>, false, [](RowStep& s, int) { s.is_interleaved = true; },
      [](const RowStep& s) { return when(s.is_interleaved); }},
     {"limit", is_any<RowPart::gate, RowPart::softcap>, true, [](RowStep& s, int value) { s.limit = value; },
@@ -189,6 +133,8 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return when(s.adds_one); }},
     {"inverse", is_any<RowPart::rope>, false, [](RowStep& s, int) { s.is_inverse = true; },
      [](const RowStep& s) { return when(s.is_inverse); }},
+    {"table", is_any<RowPart::rope>, false, [](RowStep& s, int) { s.has_table = true; },
+     [](const RowStep& s) { return when(s.has_table); }},
     {"halves", is_any<RowPart::rope>, false, [](RowStep& s, int) { s.is_halves = true; },
      [](const RowStep& s) { return when(s.is_halves); }},
     {"base", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.base = value; },
@@ -231,6 +177,8 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return when(s.has_global); }},
     {"scatter", is_sink, false, [](RowStep& s, int) { s.is_placed = true; },
      [](const RowStep& s) { return when(s.is_placed); }},
+    {"add", is_any<RowPart::store>, false, [](RowStep& s, int) { s.is_added = true; },
+     [](const RowStep& s) { return when(s.is_added); }},
     {"paged", is_any<RowPart::store, RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_paged = true; },
      [](const RowStep& s) { return when(s.is_paged); }},
 };

@@ -40,9 +40,24 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
       if (!step.has_product && step.iterations != RowStep{}.iterations)
         return "mhc_pre with iterations, of a mix that is given: they go with product";
       break;
+    case RowPart::gate:
+      if (step.is_gpt_oss && step.activation != RowStep{}.activation)
+        return "gate with gpt_oss and another activation: gpt_oss is one";
+      break;
+    case RowPart::rope: {
+      RowStep plain = step, usual{.kind = RowPart::rope, .first = step.first, .last = step.last};
+      plain.has_table = plain.is_halves = plain.is_inverse = false;
+      if (step.has_table && plain != usual)
+        return "rope of a table with a base or a scaling: the table says how far each position turns";
+      break;
+    }
     case RowPart::scaled_8:
       if (step.block > 0 && (step.block < rows::kVector || !is_power_of_two(step.block)))
         return fmt::format("e4m3 with a scale for {} columns: a power of two from {} on", step.block, rows::kVector);
+      break;
+    case RowPart::store:
+      if (step.is_added && !step.is_placed)
+        return "rows that are added, without scatter: they are added where slots say, bf16(scatter,add)";
       break;
     default:
       break;

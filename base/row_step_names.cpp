@@ -46,6 +46,9 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         }
         names.in = numbered("mix");
         break;
+      case RowPart::rope:
+        if (step.has_table) names.in = numbered("rope_table");
+        break;
       case RowPart::join:
         names.in = "x2";
         names.in_stride = step_stride(chain, names.in);

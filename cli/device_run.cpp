@@ -116,6 +116,12 @@ std::map<std::string, reference::Tensor> DeviceRun::read_outputs(std::vector<std
   return outputs;
 }
 
+bool DeviceRun::is_added_to(const std::string& name) const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [&](const Buffer& buffer) {
+    return buffer.spec->name == name && buffer.spec->role == BufferRole::in_out;
+  });
+}
+
 void DeviceRun::check_guards(const Buffer& buffer, std::vector<std::string>& problems) {
   std::vector<std::byte> guard(buffer.guard_bytes);
   for (const bool is_before : {true, false}) {

@@ -66,6 +66,8 @@ class DeviceRun {
   void reset();
   /// Outputs as the launches left them, by name, dense. problems: guards and gaps between rows that were overwritten.
   std::map<std::string, reference::Tensor> read_outputs(std::vector<std::string>& problems);
+  /// Whether launches add to what a buffer holds: another one leaves other bits, and sums have no fixed order.
+  bool is_added_to(const std::string& name) const;
   /// Median of `repeat` launches in microseconds, each timed by two events after the L2 was overwritten.
   double time_us(int repeat);
 

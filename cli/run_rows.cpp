@@ -27,6 +27,7 @@ reference::RowsRun facts_of(const Plan& plan, const std::map<std::string, std::i
   run.placed_rows = size("placed_rows", run.rows);
   run.pages = size("pages", 0);
   run.page_size = size("page_size", 64);
+  run.table_rows = size("table_rows", 0);
   run.parts = size("parts", 1);
   return run;
 }
@@ -54,6 +55,10 @@ class RunRows final : public RunOperator {
       if (has_rows && is_paged && !is_given("heads")) given.push_back({"heads", x->second.shape[1]});
     }
     if ((is_paged || has_part(chain, RowPart::rope)) && !is_given("heads")) given.push_back({"heads", 3});
+    if (has_rope_table(chain) && !is_given("table_rows")) {
+      const auto table = flags.arrays.find("rope_table");
+      given.push_back({"table_rows", table != flags.arrays.end() ? table->second.shape[0] : 128});
+    }
     // Room for all rows and a page that nobody writes.
     if ((is_paged || has_part(chain, RowPart::cache)) && !is_given("pages")) {
       const auto of = [&](const char* name, std::int64_t otherwise) {

@@ -80,7 +80,7 @@ class Walk {
         normalise(s, names);
         break;
       case RowPart::rope:
-        turn(s);
+        turn(s, names);
         break;
       case RowPart::hadamard:
         transform(s);
@@ -145,6 +145,11 @@ class Walk {
       if (gate.limit > 0) {
         g = std::isnan(g) ? gate.limit : std::min<double>(g, gate.limit);
         up = std::isnan(up) ? gate.limit : std::clamp<double>(up, -gate.limit, gate.limit);
+      }
+      if (gate.is_gpt_oss) {
+        const double made = g / (1 + std::exp(-1.702 * g));
+        set(i, made * (up + 1), activation_error(Activation::silu, 1.702 * g, made) * std::fabs(up + 1), 2 * kU);
+        continue;
       }
       const double activation = activated(gate.activation, g);
       set(i, activation * up, activation_error(gate.activation, g, activation) * std::fabs(up), kU);
@@ -363,26 +368,37 @@ class Walk {
     }
   }
 
-  void turn(const RowStep& s) {
+  void turn(const RowStep& s, const RowStepNames& names) {
     const double position = tensor("positions").at(row_ / run_.heads);
     const std::int64_t half = width(s) / 2;
     const double magnitude = s.scaling == RopeScaling::yarn && s.stretch > 1 ? 0.1 * std::log(s.stretch) + 1 : 1;
     for (std::int64_t pair = 0; pair < half; ++pair) {
+      if (s.has_table) {
+        const auto row = static_cast<std::int64_t>(position);
+        const bool is_there = row >= 0 && row < run_.table_rows;
+        const double sine = is_there ? tensor(names.in).at(row * width(s) + half + pair) : 0;
+        turn_pair(s, pair, is_there ? tensor(names.in).at(row * width(s) + pair) : 1, s.is_inverse ? -sine : sine, 0);
+        continue;
+      }
       const double angle = std::remainder(position * rope_frequency(s, width(s), pair), 2 * std::numbers::pi);
       const double cosine = magnitude * std::cos(angle);
       const double sine = magnitude * (s.is_inverse ? -std::sin(angle) : std::sin(angle));
       const double of_turn = magnitude * (kTurnError + std::fabs(position) * 0x1p-45) + 0x1p-52 * std::fabs(position);
-      const std::int64_t a = first(s) + (s.is_halves ? pair : 2 * pair), b = s.is_halves ? a + half : a + 1;
-      const double va = v(a), vb = v(b), ea = e(a), eb = e(b);
-      const double turned = of_turn * (std::fabs(va) + std::fabs(vb) + ea + eb);
-      const double in_a = std::fabs(va * cosine), in_b = std::fabs(vb * sine);
-      set(a, va * cosine - vb * sine, turned + std::fabs(cosine) * ea + std::fabs(sine) * eb + 3 * kU * (in_a + in_b),
-          0);
-      set(b, vb * cosine + va * sine,
-          turned + std::fabs(cosine) * eb + std::fabs(sine) * ea +
-              3 * kU * (std::fabs(vb * cosine) + std::fabs(va * sine)),
-          0);
+      turn_pair(s, pair, cosine, sine, of_turn);
     }
+  }
+
+  /// of_turn: what cosine and sine may err by.
+  void turn_pair(const RowStep& s, std::int64_t pair, double cosine, double sine, double of_turn) {
+    const std::int64_t a = first(s) + (s.is_halves ? pair : 2 * pair), b = s.is_halves ? a + width(s) / 2 : a + 1;
+    const double va = v(a), vb = v(b), ea = e(a), eb = e(b);
+    const double turned = of_turn * (std::fabs(va) + std::fabs(vb) + ea + eb);
+    const double in_a = std::fabs(va * cosine), in_b = std::fabs(vb * sine);
+    set(a, va * cosine - vb * sine, turned + std::fabs(cosine) * ea + std::fabs(sine) * eb + 3 * kU * (in_a + in_b), 0);
+    set(b, vb * cosine + va * sine,
+        turned + std::fabs(cosine) * eb + std::fabs(sine) * ea +
+            3 * kU * (std::fabs(vb * cosine) + std::fabs(va * sine)),
+        0);
   }
 
   void transform(const RowStep& s) {

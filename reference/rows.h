@@ -10,12 +10,13 @@
 //                sum of share |v| (E + the mean E)
 //   dequant      exact; u of itself for fp32 scales, 2 u with a global scale
 //   gate         silu: e' = 16 u |silu(g) up|; gelu by erf: 8 u |g up|; by tanh: (4.1e-6 + 8 u) |g up|; relu: u
+//                gpt_oss: as silu, of 1.702 g and up + 1, and 2 u
 //   rmsnorm      the sum of squares errs by kAdds u and by 2 sum |v| e; its root by half of it and 2^-22; 3 u for the
 //                products: e' = |v'| that + |inverse weight| e
 //   layernorm    the mean errs by kAdds u of the mean magnitude and the mean e; then as rmsnorm, and u of the sum
 //   rope         sine and cosine err by 2^-20 (sin.approx.f32 and the angle's rounding; position * frequency itself is
 //                exact to 2^-48 of a turn times the position): e' = 2^-20 (|a| + |b|) + |cos| e_a + |sin| e_b, and 3 u
-//                of both products
+//                of both products; of a table the last alone
 //   hadamard     e' = (log2(block) + 2) u (sum |v|) / root(block) + (sum e) / root(block); of zeros any sign
 //   mhc_pre,     each product and sum rounds once: 6 u of the magnitudes' sum; errors of the streams are carried to
 //   mhc_post     their mix
@@ -37,6 +38,7 @@
 //                and what lies between tokens keeps its bytes
 //   scaled_8     scale = max(largest magnitude, 1e-4) / 448, 3 u; as a power of two the least that is not below that,
 //                exact; values are divided by it: 8 u
+//   added        n rows in any order: e of each, u of y's type of each of 16 bits, and of each sum of the magnitudes
 // Rows that no slot names keep their bytes.
 #pragma once
 
@@ -59,6 +61,7 @@ struct RowsRun {
   double eps = 1e-6;
   std::int64_t rows = 0, x_rows = 0, heads = 1, placed_rows = 0;
   std::int64_t pages = 0, page_size = 64;  ///< of caches
+  std::int64_t table_rows = 0;             ///< of rope's table
   std::int64_t parts = 1;                  ///< of products that mhc_pre adds
 };
 

@@ -81,6 +81,7 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
                         is_interleaved ? exchange_pairs(x, static_cast<std::size_t>(dtype_bytes(x.dtype)))
                                        : exchange_halves(x);
                       }});
+      if (step.is_gpt_oss) change("the gate is silu's, not gpt_oss'", [](RowStep& s) { s.is_gpt_oss = false; });
       if (step.limit > 0) change("the gate's limit is left out", [](RowStep& s) { s.limit = 0; });
       change("gate and up are taken from halves where they alternate, or the other way round",
              [](RowStep& s) { s.is_interleaved = !s.is_interleaved; });
@@ -131,6 +132,21 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
         change("1 is added to the norm's weight", [](RowStep& s) { s.adds_one = true; });
       break;
     case RowPart::rope:
+      if (step.has_table) {
+        list.push_back({fmt::format("{}: the next position's row is taken", names.in), [](Scene& s) {
+                          Tensor& positions = s.in.at("positions");
+                          const auto count = static_cast<double>(s.run.table_rows);
+                          for (std::int64_t i = 0; i < positions.elements(); ++i)
+                            if (const double at = positions.at(i); at >= 0 && at < count)
+                              positions.set(i, at + 1 < count ? at + 1 : 0);
+                        }});
+        list.push_back({fmt::format("{}: cosines are taken for sines", names.in), [name = names.in](Scene& s) {
+                          Tensor& table = s.in.at(name);
+                          const std::int64_t columns = table.shape[1];
+                          for (std::int64_t i = 0; i < table.elements(); ++i)
+                            if (i % columns >= columns / 2) table.set(i, table.at(i - columns / 2));
+                        }});
+      }
       change(step.is_inverse ? "rope turns forward, its inverse is right" : "rope turns the wrong way round",
              [](RowStep& s) { s.is_inverse = !s.is_inverse; });
       change(step.is_halves ? "rope turns pairs (2i, 2i + 1), not (i, i + d / 2)"
@@ -198,7 +214,7 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
     for (const std::int64_t distance : {1, -1})
       list.push_back({fmt::format("{}: rows go to the slot {} theirs", names.out, distance > 0 ? "behind" : "before"),
                       [step, name = names.out, distance](Scene& s) {
-                        if (step.is_placed)
+                        if (step.is_placed && !step.is_added)
                           return move_rows(s.out.at(name), [distance](std::int64_t i) { return i + distance; });
                         Tensor& slots = s.in.at("slots");
                         for (std::int64_t i = 0; i < slots.elements(); ++i) {

@@ -10,10 +10,10 @@
 
 #include "reference/number.h"
 #include "reference/parallel.h"
-#include "reference/poison.h"
 #include "reference/quantize.h"
 #include "reference/rows.h"
 #include "reference/rows_causes.h"
+#include "reference/rows_kept.h"
 #include "reference/rows_product.h"
 #include "tessera/error.h"
 #include "tessera/row_chain.h"
@@ -74,6 +74,37 @@ class SinkCheck {
     if (sink.step.kind == RowPart::cache) check_token(sink, row, from, to);
     if (sink.step.kind == RowPart::quantize) check_blocks(sink, row, from, to);
     if (sink.step.kind == RowPart::scaled_8) check_scaled(sink, row, from, to);
+  }
+
+  /// A row of y to which rows are added, in any order: each is rounded to y's type, and so is each sum. Denormal fp32
+  /// numbers may count as zeros, those of 16 bits are rounded to their last place.
+  void check_added(Sink& sink, std::int64_t to, const std::vector<std::int64_t>& rows) const {
+    const Tensor &out = output(sink.names.out), &before = in_.at(sink.names.out);
+    const double u = unit_roundoff(out.dtype), least = out.dtype == DType::f32   ? 0x1p-126
+                                                       : out.dtype == DType::f16 ? 0x1p-25
+                                                                                 : 0x1p-134;
+    std::vector<double> sum(static_cast<std::size_t>(columns(sink))), magnitude(sum), error(sum);
+    for (const std::int64_t row : rows) {
+      const RowValues values = rows_reference(run_, in_, row, sink.number);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        const auto at = static_cast<std::size_t>(sink.step.first) + i;
+        sum[i] += values.v[at];
+        magnitude[i] += std::fabs(values.v[at]) + values.e[at];
+        error[i] += values.e[at];
+      }
+    }
+    const auto count = static_cast<double>(rows.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      const double was = before.at(to * columns(sink) + static_cast<std::int64_t>(i));
+      const double of_rows = error[i] + (out.dtype == DType::f32 ? 0 : u * magnitude[i]);
+      const double slack =
+          of_rows + std::expm1(count * std::log1p(u)) * (std::fabs(was) + magnitude[i] + of_rows) + 2 * count * least;
+      const double expected = was + sum[i];
+      Element element = judged({expected - slack, expected + slack, expected},
+                               out.at(to * columns(sink) + static_cast<std::int64_t>(i)), 0);
+      element.at = {rows.front(), static_cast<std::int64_t>(i)};
+      sink.values.add(element);
+    }
   }
 
  private:
@@ -320,61 +351,6 @@ class SinkCheck {
   const std::map<std::string, Tensor>& out_;
 };
 
-/// Bytes of rows that nobody writes.
-std::string kept_problem(const std::string& name, const Tensor& out, std::int64_t rows,
-                         const std::set<std::int64_t>& written) {
-  if (rows == 0) return {};
-  const auto bytes = static_cast<std::int64_t>(out.bytes.size()) / rows;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    if (written.count(row) != 0) continue;
-    for (std::int64_t i = 0; i < bytes; ++i)
-      if (static_cast<std::uint8_t>(out.bytes[static_cast<std::size_t>(row * bytes + i)]) != kPoisonByte)
-        return fmt::format("{}: row {} was written, which no slot names", name, row);
-  }
-  return {};
-}
-
-/// Bytes of tokens that nobody writes, and those behind a page's last.
-std::string kept_token_problem(const std::string& name, const Tensor& out, RowCache cache, std::int64_t page_size,
-                               const std::set<std::int64_t>& written) {
-  if (out.bytes.empty()) return {};
-  const std::int64_t page_bytes = out.shape[1];
-  std::vector<bool> is_written(out.bytes.size());
-  const auto mark = [&](std::int64_t from, std::int64_t count) {
-    for (std::int64_t i = from; i < from + count; ++i) is_written[static_cast<std::size_t>(i)] = true;
-  };
-  for (const std::int64_t slot : written) {
-    if (slot < 0) continue;
-    const std::int64_t page = slot / page_size * page_bytes, place = slot % page_size;
-    const CacheLayout l = cache_layout(cache);
-    mark(page + place * l.token_bytes, l.token_bytes);
-    if (l.tail_bytes > 0) mark(page + cache_scale_at(cache, page_size, place, 0), l.tail_bytes);
-  }
-  for (std::size_t i = 0; i < is_written.size(); ++i)
-    if (!is_written[i] && static_cast<std::uint8_t>(out.bytes[i]) != kPoisonByte)
-      return fmt::format("{}: byte {} of page {} was written, which belongs to no slot that is named", name,
-                         static_cast<std::int64_t>(i) % page_bytes, static_cast<std::int64_t>(i) / page_bytes);
-  return {};
-}
-
-/// Bytes of scales in tiles that belong to no block are 0.
-std::string padding_problem(const std::string& name, const Tensor& scales, std::int64_t rows, std::int64_t blocks) {
-  if (scales.bytes.empty()) return {};
-  std::vector<bool> is_scale(scales.bytes.size());
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t j = 0; j < blocks; ++j)
-      is_scale[static_cast<std::size_t>(scale_offset(ScaleForm::tile, rows, blocks, 0, row, j))] = true;
-  for (std::size_t i = 0; i < is_scale.size(); ++i)
-    if (!is_scale[i] && scales.bytes[i] != std::byte{0})
-      return fmt::format("{}: byte {} belongs to no block and is {:#x}, not 0", name, i,
-                         static_cast<unsigned>(scales.bytes[i]));
-  return {};
-}
-
-}  // namespace
-
-namespace {
-
 std::int64_t slot_of(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row,
                      const RowStep& step) {
   const auto slot = static_cast<std::int64_t>(in.at("slots").at(step.is_paged ? row / run.heads : row));
@@ -382,6 +358,24 @@ std::int64_t slot_of(const RowsRun& run, const std::map<std::string, Tensor>& in
   return slot < (step.kind == RowPart::cache ? run.pages * run.page_size : run.placed_rows) ? slot : -1;
 }
 bool has_slot(const RowStep& step) { return step.is_placed || step.is_paged || step.kind == RowPart::cache; }
+
+/// The rows of y that these rows, and others, are added to.
+void check_added_rows(const RowsRun& run, const std::map<std::string, Tensor>& in, const SinkCheck& checker,
+                      const std::vector<std::int64_t>& rows, int jobs, Sink& sink) {
+  std::map<std::int64_t, std::vector<std::int64_t>> rows_of;
+  for (const std::int64_t row : rows)
+    if (const std::int64_t to = slot_of(run, in, row, sink.step); to >= 0) rows_of[to];
+  for (std::int64_t row = 0; row < run.rows; ++row)
+    if (const auto found = rows_of.find(slot_of(run, in, row, sink.step)); found != rows_of.end())
+      found->second.push_back(row);
+  const std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> list(rows_of.begin(), rows_of.end());
+  std::vector<Sink> pieces(list.size(), sink);
+  parallel_for(static_cast<std::int64_t>(list.size()), jobs, [&](std::int64_t i) {
+    const auto& [to, added] = list[static_cast<std::size_t>(i)];
+    checker.check_added(pieces[static_cast<std::size_t>(i)], to, added);
+  });
+  for (const Sink& piece : pieces) sink.values.merge(piece.values);
+}
 
 /// The sinks of a chain with what is wrong in these rows.
 std::vector<Sink> judged_sinks(const RowsRun& run, const std::map<std::string, Tensor>& in,
@@ -399,10 +393,13 @@ std::vector<Sink> judged_sinks(const RowsRun& run, const std::map<std::string, T
   parallel_for(static_cast<std::int64_t>(rows.size()), jobs, [&](std::int64_t i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
     for (Sink& sink : pieces[static_cast<std::size_t>(i)]) {
+      if (sink.step.is_added) continue;
       const std::int64_t to = has_slot(sink.step) ? slot_of(run, in, row, sink.step) : row;
       if (to >= 0) checker.check(sink, rows_reference(run, in, row, sink.number), row, to);
     }
   });
+  for (Sink& sink : sinks)
+    if (sink.step.is_added) check_added_rows(run, in, checker, rows, jobs, sink);
   for (const std::vector<Sink>& piece : pieces)
     for (std::size_t i = 0; i < sinks.size(); ++i) {
       sinks[i].values.merge(piece[i].values);
@@ -443,7 +440,8 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
       for (std::int64_t row = 0; row < run.rows; ++row) written.insert(slot_of(run, in, row, sink.step));
     std::string kept;
     if (sink.step.is_placed)
-      kept = kept_problem(sink.names.out, out.at(sink.names.out), out.at(sink.names.out).shape[0], written);
+      kept = kept_problem(sink.names.out, out.at(sink.names.out), out.at(sink.names.out).shape[0], written,
+                          sink.step.is_added ? &in.at(sink.names.out) : nullptr);
     if (sink.step.is_paged)
       kept = kept_problem(sink.names.out, out.at(sink.names.out), run.pages * run.page_size * run.heads, written);
     if (sink.step.kind == RowPart::cache)

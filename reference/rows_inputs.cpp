@@ -31,6 +31,12 @@ Tensor slots_of(const RowsRun& run, std::uint64_t seed) {
   for (std::size_t i = slots.size(); i > 1; --i)
     std::swap(slots[i - 1], slots[static_cast<std::size_t>(random.integer(i, 0, static_cast<std::int64_t>(i) - 1))]);
   Tensor tensor(DType::s32, {count});
+  if (shares_slots(run.chain)) {
+    // Some slots have several rows, some none.
+    for (std::int64_t row = 0; row < count; ++row)
+      tensor.set(row, static_cast<double>(random.integer(static_cast<std::uint64_t>(row) + 7, -1, most * 2 / 3)));
+    return tensor;
+  }
   for (std::int64_t row = 0; row < count; ++row) {
     const bool is_none = row % 5 == 3 || row >= most;
     tensor.set(row, is_none ? (row % 2 == 0 ? -1.0 : static_cast<double>(most))
@@ -136,6 +142,11 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
     Tensor positions(DType::s32, {tokens});
     for (std::int64_t i = 0; i < tokens; ++i) {
       // Near, far, and farther than any context.
+      if (has_rope_table(run.chain)) {
+        positions.set(i, static_cast<double>(
+                             random.integer(static_cast<std::uint64_t>(i) + (1ULL << 40), -1, run.table_rows + 1)));
+        continue;
+      }
       const std::int64_t most = i % 3 == 0 ? 100 : i % 3 == 1 ? 1 << 17 : 1 << 30;
       positions.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i) + (1ULL << 40), 0, most)));
     }
@@ -168,6 +179,10 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
       made.emplace(names[i].in2, tensor_of(DType::f32, {kMixColumns}, of_parts, seed, stream));
       made.emplace(names[i].in3, tensor_of(DType::f32, {3}, of_parts, seed, stream + 20));
     }
+    if (s.has_table)
+      made.emplace(names[i].in, tensor_of(DType::f32, {run.table_rows, columns}, of_parts, seed, stream));
+    if (s.is_added)
+      made.emplace(names[i].out, tensor_of(stored_type(s, run.dtype), {run.placed_rows, columns}, kind, seed, stream));
     if (s.kind == RowPart::residual)
       made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, columns}, kind, seed, stream));
     if (s.kind == RowPart::factor) made.emplace(names[i].in, tensor_of(DType::f32, {run.rows}, of_parts, seed, stream));

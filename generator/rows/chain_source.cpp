@@ -115,12 +115,15 @@ std::string initialiser_of_step(const RowStep& step) {
   flag("is_stored", step.is_stored, usual.is_stored);
   flag("is_placed", step.is_placed, usual.is_placed);
   flag("is_paged", step.is_paged, usual.is_paged);
+  flag("is_added", step.is_added, usual.is_added);
   add("activation", step.activation, usual.activation, std::string(to_enumerator(step.activation)));
   flag("is_interleaved", step.is_interleaved, usual.is_interleaved);
+  flag("is_gpt_oss", step.is_gpt_oss, usual.is_gpt_oss);
   number("limit", step.limit, usual.limit);
   flag("has_weight", step.has_weight, usual.has_weight);
   flag("adds_one", step.adds_one, usual.adds_one);
   flag("is_inverse", step.is_inverse, usual.is_inverse);
+  flag("has_table", step.has_table, usual.has_table);
   flag("is_halves", step.is_halves, usual.is_halves);
   number("base", step.base, usual.base);
   add("scaling", step.scaling, usual.scaling, std::string(scaling_word(step.scaling)));

@@ -285,7 +285,8 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
         w.paged(names.out, stored_type(step, w.c.dtype), columns);
         break;
       }
-      w.strided_rows(names.out, names.out_stride, BufferRole::output, stored_type(step, w.c.dtype), rows_size, columns);
+      w.strided_rows(names.out, names.out_stride, step.is_added ? BufferRole::in_out : BufferRole::output,
+                     stored_type(step, w.c.dtype), rows_size, columns);
       break;
     case RowPart::quantize: {
       const int bytes = static_cast<int>(value_bytes(step.format, columns));
@@ -327,6 +328,7 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
     w.size("heads", 1, kMaxHeads, Expression(1),
            is_paged ? "heads of a token: rows that share a slot and a position, one after the other"
                     : "rows that share a position, one after the other");
+  if (has_rope_table(c.chain)) w.size("table_rows", 0, kMaxRows, {}, "positions that rope's table has");
   if (is_paged)
     w.launch.domain.push_back({.lhs = Expression::parse("rows"),
                                .relation = Relation::multiple_of,

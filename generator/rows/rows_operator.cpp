@@ -344,6 +344,7 @@ std::string RowsOperator::call(const Config& config) {
         step.kind == RowPart::scaled_8 && step.is_column_major ? n.out2 + "_stride_block" : stride(n.out_stride);
     std::string of_tokens;
     if (is_paged && step.kind == RowPart::join) of_tokens = ", x2_stride_seqlen, 0, 0";
+    if (step.has_table) of_tokens = ", 0, 0, 0, nullptr, nullptr, table_rows";
     if (step.is_paged) of_tokens = fmt::format(", 0, {0}_stride_page, {0}_stride_seqlen", n.out);
     if (step.has_product)
       of_tokens = fmt::format(", 0, 0, 0, {}, {}, {}", pointer(n.in4), pointer(n.out3),
@@ -368,7 +369,7 @@ std::vector<SourceFile> RowsOperator::generated_headers(const Config& config) {
   std::string text;
   for (int i = 0; i < step_count(config.chain); ++i) {
     const RowStep& step = config.chain.steps[i];
-    if (step.kind != RowPart::rope) continue;
+    if (step.kind != RowPart::rope || step.has_table) continue;
     std::vector<std::string> turns;
     for (const std::uint64_t turn : rope_turns(step, width(step, config.columns)))
       turns.push_back(fmt::format("{:#018x}ull", turn));

@@ -294,6 +294,8 @@ class Launch:
         for name, buffer in self.kernel._buffers.items():
             if buffer.role == "input" or name in self._views or (buffer.is_optional and name not in wanted):
                 continue
+            if buffer.role == "in_out":
+                raise UsageError(f"{name} is missing: the kernel adds to what it holds")
             known = [expression.evaluate(sizes) for expression in buffer.shape]
             shape = [extent for extent in known if extent is not None]
             if len(shape) < len(known) or not self._views:

@@ -39,6 +39,8 @@ __device__ __forceinline__ void load_row(const Params& p, const Place& place, Va
   }
 }
 
+inline constexpr float kMinusGptOss = -1.702f * 1.4426950408889634f;
+
 template <RowStep S>
 __device__ __forceinline__ float gated(float gate, float up) {
   if constexpr (S.limit > 0) {
@@ -46,6 +48,7 @@ __device__ __forceinline__ float gated(float gate, float up) {
     gate = fminf(gate, kLimit);
     up = fmaxf(fminf(up, kLimit), -kLimit);
   }
+  if constexpr (S.is_gpt_oss) return __fdividef(gate, 1.0f + ptx::ex2(gate * kMinusGptOss)) * (up + 1.0f);
   return gemm::activate<S.activation>(gate) * up;
 }
 
@@ -227,7 +230,7 @@ __device__ __forceinline__ void run_steps(const Params& p, const Place& place, V
     if constexpr (kKind == RowPart::factor) multiply_by_factor<C, kNumber>(step, place, x);
     if constexpr (kKind == RowPart::rmsnorm) rmsnorm<C, kNumber>(step, place, p.eps, x);
     if constexpr (kKind == RowPart::layernorm) layernorm<C, kNumber>(step, place, p.eps, x);
-    if constexpr (kKind == RowPart::rope) rope<C, kNumber>(place, x);
+    if constexpr (kKind == RowPart::rope) rope<C, kNumber>(step, place, x);
     if constexpr (kKind == RowPart::hadamard) hadamard<C, kNumber>(place, x);
     if constexpr (kKind == RowPart::softcap || kKind == RowPart::sigmoid || kKind == RowPart::sqrt_softplus)
       change_elements<C, kNumber>(place, x);

@@ -30,7 +30,7 @@ struct StepParams {
   // Of products.
   const void* in4;
   void* out3;
-  int parts;
+  int parts;  // of rope's table the rows
 };
 
 struct Params {

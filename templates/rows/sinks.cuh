@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ptx/reciprocal.cuh"
+#include "ptx/red.cuh"
 #include "quantize/quotient.cuh"
 #include "quantize/round.cuh"
 #include "quantize/scale.cuh"
@@ -44,6 +45,19 @@ __device__ __forceinline__ long long start_of_sink(const Params& p, const StepPa
   return row < 0 ? -1 : row * stride;
 }
 
+// Adds eight elements to those in memory, each rounded to their type before it is added and after. In no order.
+template <DType kDType>
+__device__ __forceinline__ void add8(void* to, long long at, const float (&v)[kVector]) {
+  char* const address = static_cast<char*>(to) + at * dtype_bytes(kDType);
+  if constexpr (kDType == DType::f32) {
+    ptx::red_add_v4_f32(address, v[0], v[1], v[2], v[3]);
+    ptx::red_add_v4_f32(address + 16, v[4], v[5], v[6], v[7]);
+  } else {
+    ptx::red_add_v4<kDType>(address, {ptx::cvt_pack<kDType>(v[0], v[1]), ptx::cvt_pack<kDType>(v[2], v[3]),
+                                      ptx::cvt_pack<kDType>(v[4], v[5]), ptx::cvt_pack<kDType>(v[6], v[7])});
+  }
+}
+
 template <Config C, int kNumber>
 __device__ __forceinline__ void store(const Params& p, const Place& place, const Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
@@ -52,8 +66,14 @@ __device__ __forceinline__ void store(const Params& p, const Place& place, const
   if (start < 0) return;
   const long long first = start + column_of<C>(place, 0) - S.first;
 #pragma unroll
-  for (int j = 0; j < vectors_of_thread(C); ++j)
-    if (is_in<C, S>(place, j)) store8<stored_type(S, C.dtype)>(step.out, first + columns_to<C>(j), x.v[j]);
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    if (!is_in<C, S>(place, j)) continue;
+    if constexpr (S.is_added) {
+      add8<stored_type(S, C.dtype)>(step.out, first + columns_to<C>(j), x.v[j]);
+    } else {
+      store8<stored_type(S, C.dtype)>(step.out, first + columns_to<C>(j), x.v[j]);
+    }
+  }
 }
 
 __device__ __forceinline__ float largest_of(const float (&v)[kVector]) {

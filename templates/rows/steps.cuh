@@ -190,6 +190,42 @@ __device__ __forceinline__ void turns_of(int pair, int position, float (&cosine)
   }
 }
 
+// The same from a table: a row for each position, its cosines in front of its sines. A position that it has not turns
+// nothing.
+template <Config C, int kNumber, int kPairs>
+__device__ __forceinline__ void turns_of_table(const StepParams& p, int pair, int position, float (&cosine)[kPairs],
+                                               float (&sine)[kPairs]) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kWidth = width(S, C.columns);
+  const bool is_there = position >= 0 && position < p.parts;
+  const float* const from = static_cast<const float*>(p.in) + (is_there ? position : 0LL) * kWidth + pair;
+#pragma unroll
+  for (int i = 0; i < kPairs; i += 4) {
+    ptx::Vector4 c = {0, 0, 0, 0}, s = {0, 0, 0, 0};
+    if (is_there) {
+      c = ptx::ld_global_v4_written(from + i);
+      s = ptx::ld_global_v4_written(from + kWidth / 2 + i);
+    }
+    const unsigned cosines[4] = {c.x, c.y, c.z, c.w}, sines[4] = {s.x, s.y, s.z, s.w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      cosine[i + k] = is_there ? __uint_as_float(cosines[k]) : 1.0f;
+      sine[i + k] = S.is_inverse ? -__uint_as_float(sines[k]) : __uint_as_float(sines[k]);
+    }
+  }
+}
+
+template <Config C, int kNumber, int kPairs>
+__device__ __forceinline__ void turns_of_step(const StepParams& p, int pair, int position, float (&cosine)[kPairs],
+                                              float (&sine)[kPairs]) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  if constexpr (S.has_table) {
+    turns_of_table<C, kNumber>(p, pair, position, cosine, sine);
+  } else {
+    turns_of<kNumber, S.is_inverse>(pair, position, cosine, sine);
+  }
+}
+
 __device__ __forceinline__ void turn(float cosine, float sine, float& a, float& b) {
   const float was = a;
   a = fmaf(a, cosine, -b * sine);
@@ -197,13 +233,13 @@ __device__ __forceinline__ void turn(float cosine, float sine, float& a, float& 
 }
 
 template <Config C, int kNumber>
-__device__ __forceinline__ void rope_pairs(const Place& place, Values<C>& x) {
+__device__ __forceinline__ void rope_pairs(const StepParams& p, const Place& place, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
 #pragma unroll
   for (int j = 0; j < vectors_of_thread(C); ++j) {
     if (!is_in<C, S>(place, j)) continue;
     float cosine[kVector / 2], sine[kVector / 2];
-    turns_of<kNumber, S.is_inverse>((column_of<C>(place, j) - S.first) / 2, place.position, cosine, sine);
+    turns_of_step<C, kNumber>(p, (column_of<C>(place, j) - S.first) / 2, place.position, cosine, sine);
 #pragma unroll
     for (int i = 0; i < kVector / 2; ++i) turn(cosine[i], sine[i], x.v[j][2 * i], x.v[j][2 * i + 1]);
   }
@@ -211,7 +247,7 @@ __device__ __forceinline__ void rope_pairs(const Place& place, Values<C>& x) {
 
 // The other half's vector is the thread's own, some vectors on.
 template <Config C, int kNumber>
-__device__ __forceinline__ void rope_own_halves(const Place& place, Values<C>& x) {
+__device__ __forceinline__ void rope_own_halves(const StepParams& p, const Place& place, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
   constexpr int kHalf = width(S, C.columns) / 2, kApart = kHalf / (C.threads_of_row * kVector);
 #pragma unroll
@@ -219,7 +255,7 @@ __device__ __forceinline__ void rope_own_halves(const Place& place, Values<C>& x
     const int at = column_of<C>(place, j) - S.first;
     if (!is_in<C, S>(place, j) || at >= kHalf) continue;
     float cosine[kVector], sine[kVector];
-    turns_of<kNumber, S.is_inverse>(at, place.position, cosine, sine);
+    turns_of_step<C, kNumber>(p, at, place.position, cosine, sine);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) turn(cosine[i], sine[i], x.v[j][i], x.v[j + kApart][i]);
   }
@@ -227,7 +263,7 @@ __device__ __forceinline__ void rope_own_halves(const Place& place, Values<C>& x
 
 // The other half's vector is with a lane of the same warp, at the same j.
 template <Config C, int kNumber>
-__device__ __forceinline__ void rope_halves(const Place& place, Values<C>& x) {
+__device__ __forceinline__ void rope_halves(const StepParams& p, const Place& place, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
   constexpr int kHalf = width(S, C.columns) / 2;
 #pragma unroll
@@ -238,7 +274,7 @@ __device__ __forceinline__ void rope_halves(const Place& place, Values<C>& x) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) other[i] = __shfl_xor_sync(kAllLanes, x.v[j][i], kHalf / kVector);
     if (!is_in<C, S>(place, j)) continue;
-    turns_of<kNumber, S.is_inverse>(is_second ? at - kHalf : at, place.position, cosine, sine);
+    turns_of_step<C, kNumber>(p, is_second ? at - kHalf : at, place.position, cosine, sine);
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
       x.v[j][i] = fmaf(x.v[j][i], cosine[i], other[i] * (is_second ? sine[i] : -sine[i]));
@@ -246,14 +282,14 @@ __device__ __forceinline__ void rope_halves(const Place& place, Values<C>& x) {
 }
 
 template <Config C, int kNumber>
-__device__ __forceinline__ void rope(const Place& place, Values<C>& x) {
+__device__ __forceinline__ void rope(const StepParams& p, const Place& place, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
   if constexpr (!S.is_halves) {
-    rope_pairs<C, kNumber>(place, x);
+    rope_pairs<C, kNumber>(p, place, x);
   } else if constexpr (has_own_halves(C, S)) {
-    rope_own_halves<C, kNumber>(place, x);
+    rope_own_halves<C, kNumber>(p, place, x);
   } else {
-    rope_halves<C, kNumber>(place, x);
+    rope_halves<C, kNumber>(p, place, x);
   }
 }
 

@@ -42,6 +42,8 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)",
                                  "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)",
                                  "rope(yarn=16,trained=4096,low=2,high=48)+f16",
+                                 "rope(0..63,inverse,table,halves)+bf16(scatter,add)",
+                                 "gate(gpt_oss,interleaved,limit=7)+same(scatter,add)",
                                  "gather+hadamard(block=64)+f32",
                                  "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
                                  "residual+factor+mxfp4",
@@ -94,7 +96,8 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
   CHECK(chain_refused("append_kv(100)") ==
         "chain = append_kv(100): 100 (character 11): columns of k are a multiple of 8");
   CHECK(chain_refused("append_kv(128,halvs)") ==
-        "chain = append_kv(128,halvs): halvs (character 15): options here are FIRST..LAST, inverse, halves, base, "
+        "chain = append_kv(128,halvs): halvs (character 15): options here are FIRST..LAST, inverse, table, halves, "
+        "base, "
         "linear, "
         "llama3, yarn, trained, low, high, did you mean halves?");
   CHECK(chain_refused("combine+bf16") ==
@@ -143,6 +146,17 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
       chain_refused("mhc_pre(iterations=3)+f32") ==
       "chain = mhc_pre(iterations=3)+f32: mhc_pre(iterations=3) (character 1): mhc_pre with iterations, of a mix that "
       "is given: they go with product");
+  CHECK(chain_refused("rmsnorm+f32(add)") ==
+        "chain = rmsnorm+f32(add): f32(add) (character 9): rows that are added, without scatter: they are added where "
+        "slots say, bf16(scatter,add)");
+  CHECK(chain_refused("nvfp4(scatter,add)") ==
+        "chain = nvfp4(scatter,add): add (character 15): options here are FIRST..LAST, tile, global, scatter");
+  CHECK(chain_refused("gate(gelu,gpt_oss)") ==
+        "chain = gate(gelu,gpt_oss): gpt_oss (character 11): it takes the place of gelu: one of them");
+  CHECK(
+      chain_refused("rope(table,yarn=4)+f32") ==
+      "chain = rope(table,yarn=4)+f32: rope(table,yarn=4) (character 1): rope of a table with a base or a scaling: the "
+      "table says how far each position turns");
   CHECK(chain_refused("gate(silu,gelu)") ==
         "chain = gate(silu,gelu): gelu (character 11): it takes the place of silu: one of them");
   CHECK(chain_refused("bf16(0..7,8..15)") ==

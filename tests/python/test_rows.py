@@ -67,6 +67,42 @@ def test_rope(random, halves, inverse):
     close(made["y"], expected, 0, 2e-5)
 
 
+@pytest.mark.parametrize("halves", [False, True])
+def test_rope_of_a_table(random, halves):
+    """Cosines in front of sines, a row for each position; a position that the table has not turns nothing."""
+    x, positions = normal(random, (4, 64)), numpy.array([2, 0, 9, 1], dtype=numpy.int32)
+    angle = numpy.arange(3)[:, None] * 100.0 ** (-numpy.arange(32) / 32)
+    table = numpy.concatenate((numpy.cos(angle), numpy.sin(angle)), -1).astype(numpy.float32)
+    made = tessera.rows(x, f"rope(table{',halves' if halves else ''})+f32", positions=positions, rope_table=table, device="emulator")
+    expected = turned(x.astype(numpy.float64), positions, base=100.0, halves=halves)
+    expected[2] = x[2]
+    close(made["y"], expected, 0, 2e-6)
+
+
+def test_the_gate_of_gpt_oss(random):
+    """As the model writes it: gate and up alternate; (up + 1) * gate * sigmoid(1.702 gate)."""
+    x = 3 * normal(random, (5, 128))
+    gate, up = numpy.minimum(x[:, ::2], 2).astype(numpy.float64), numpy.clip(x[:, 1::2], -2, 2).astype(numpy.float64)
+    expected = (up + 1) * gate / (1 + numpy.exp(-1.702 * gate))
+    close(tessera.rows(x, "gate(gpt_oss,interleaved,limit=2)+f32", device="emulator")["y"], expected, 1e-5)
+
+
+def test_rows_are_added_where_slots_say(random):
+    x, slots = normal(random, (6, 64)), numpy.array([1, 3, 1, -1, 9, 1], dtype=numpy.int32)
+    y, half = normal(random, (4, 64)), normal(random, (4, 64), ml_dtypes.bfloat16)
+    expected = y.astype(numpy.float64)
+    numpy.add.at(expected, [1, 3, 1, 1], x[[0, 1, 2, 5]])
+    of_half, terms = half.astype(numpy.float64), numpy.abs(half.astype(numpy.float64))
+    numpy.add.at(of_half, [1, 3, 1, 1], x[[0, 1, 2, 5]])
+    numpy.add.at(terms, [1, 3, 1, 1], numpy.abs(x[[0, 1, 2, 5]]))
+    tessera.rows(x, "f32(scatter,add)+bf16(scatter,add)", slots=slots, y=y, y2=half, placed_rows=4, device="emulator")
+    close(y, expected, 1e-6)
+    # Each row is rounded to bf16, and each sum.
+    assert (numpy.abs(half.astype(numpy.float64) - of_half) <= 4.1 * 2**-8 * terms).all()
+    with pytest.raises(tessera.UsageError, match="y is missing: the kernel adds to what it holds"):
+        tessera.rows(x, "f32(scatter,add)", slots=slots, placed_rows=4, device="emulator")
+
+
 def test_a_token_of_a_cache(random):
     """FlashMLA's 584 bytes: 448 e4m3 and 64 bf16, and behind all tokens of the page 7 powers of two each."""
     x = normal(random, (3, 512), ml_dtypes.bfloat16)

@@ -50,6 +50,7 @@ inline reference::Tensors launch_once(Device& device, const Launcher& launcher, 
     } else {
       REQUIRE(inputs.at(spec.name).bytes.size() == bytes);
       device.copy_to_device(pointers.back(), inputs.at(spec.name).bytes.data(), bytes);
+      if (spec.role == BufferRole::in_out) outputs.emplace(spec.name, std::move(tensor));
     }
   }
   arguments.scalars = scalars;

@@ -24,6 +24,7 @@ inline reference::RowsRun rows_run(const Rows& problem, std::int64_t rows, std::
   run.x_rows = rows::has_named_rows(run.chain) ? rows / 2 + 3 : rows;
   run.placed_rows = has_placed_sink(run.chain) ? rows + 5 : rows;
   run.page_size = 8;
+  if (has_rope_table(run.chain)) run.table_rows = 29;
   if (begins_with_product(run.chain)) run.parts = 3;
   run.pages = has_paged_sink(run.chain) || has_part(run.chain, RowPart::cache) ? rows / 8 + 2 : 0;
   return run;
@@ -38,6 +39,7 @@ inline std::vector<std::string> judge(Device& device, const Launcher& launcher, 
     if (size.name == "heads") sizes["heads"] = run.heads;
     if (size.name == "placed_rows") sizes["placed_rows"] = run.placed_rows;
     if (size.name == "pages") sizes["pages"] = run.pages;
+    if (size.name == "table_rows") sizes["table_rows"] = run.table_rows;
     if (size.name == "parts") sizes["parts"] = run.parts;
     if (size.name == "page_size") sizes["page_size"] = run.page_size;
   }

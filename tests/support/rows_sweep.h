@@ -68,7 +68,8 @@ inline std::string drawn_step(Draw& draw, int columns) {
       return "layernorm" + range(draw, columns, 8);
     case 4:
     case 5: {
-      constexpr const char* kScaled[] = {"base=500000", "yarn=16", "linear=4", "base=500000,llama3=8", "inverse"};
+      constexpr const char* kScaled[] = {"base=500000",          "yarn=16", "linear=4",
+                                         "base=500000,llama3=8", "inverse", "table"};
       const std::string more = draw.of(kScaled);
       if (draw.one_in(2)) return "rope" + range(draw, columns, 8, more);
       const std::int64_t width = std::min<std::int64_t>(std::int64_t{16} << draw.pick(0, 3), columns);
@@ -109,8 +110,8 @@ inline std::string drawn_sink(Draw& draw, int columns) {
 }
 
 inline std::string drawn_source(Draw& draw, int columns) {
-  constexpr const char* kGates[] = {"silu",        "gelu",         "gelu_tanh",       "silu,limit=10",
-                                    "interleaved", "relu,limit=1", "gelu,interleaved"};
+  constexpr const char* kGates[] = {"silu",        "gelu",         "gelu_tanh",        "silu,limit=10",
+                                    "interleaved", "relu,limit=1", "gelu,interleaved", "gpt_oss,interleaved,limit=7"};
   constexpr const char* kRead[] = {"nvfp4", "nvfp4,tile,global", "mxfp4", "mxfp8_e4m3,tile", "mxfp8_e5m2",
                                    "e4m3",  "e4m3,columns"};
   const std::string gathered = draw.one_in(3) ? "gather+" : "";
@@ -406,6 +407,7 @@ inline Judged judged_rows(const Rows& problem, Device& device, const Launcher& l
   run.placed_rows = has_placed_sink(run.chain) ? run.rows + draw.pick(0, 9) : run.rows;
   run.page_size = draw.pick(1, 70);
   if (is_paged || has_part(run.chain, RowPart::cache)) run.pages = run.rows / run.page_size + draw.pick(1, 3);
+  run.table_rows = has_rope_table(run.chain) ? draw.pick(0, 200) : 0;
   run.parts = begins_with_product(run.chain) ? draw.pick(1, 60) : 1;
   constexpr Fill kFills[] = {Fill::standard, Fill::normal, Fill::uniform};
   Judged judged;
@@ -419,6 +421,7 @@ inline Judged judged_rows(const Rows& problem, Device& device, const Launcher& l
                                     {"placed_rows", run.placed_rows},
                                     {"pages", run.pages},
                                     {"page_size", run.page_size},
+                                    {"table_rows", run.table_rows},
                                     {"parts", run.parts}},
                                    scalars, in, judged.problems);
   const reference::Comparison result = reference::check_rows(run, in, out);

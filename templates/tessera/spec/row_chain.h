@@ -58,15 +58,18 @@ struct RowStep {
   bool is_stored = false;
   bool is_placed = false;
   bool is_paged = false;
+  bool is_added = false;  // store of placed rows: they are added to what is there, and rows may share a slot
   // gate
   Activation activation = Activation::silu;
   bool is_interleaved = false;
-  int limit = 0;  // gate at most this, up within +- this; 0: none. softcap: the cap
+  bool is_gpt_oss = false;  // gate sigmoid(1.702 gate) (up + 1), whatever `activation` says
+  int limit = 0;            // gate at most this, up within +- this; 0: none. softcap: the cap
   // rmsnorm, layernorm
   bool has_weight = true;
   bool adds_one = false;  // the factor is 1 + weight
   // rope
   bool is_inverse = false;
+  bool has_table = false;  // of cosines and sines, whatever the fields below say
   bool is_halves = false;  // pairs (i, i + d / 2) in place of (2 i, 2 i + 1)
   int base = 10000;
   RopeScaling scaling = RopeScaling::none;
@@ -141,6 +144,18 @@ TESSERA_HD constexpr bool has_placed_sink(const RowChain& chain) {
   for (const RowStep& step : chain.steps)
     if (step.is_placed && step.kind != RowPart::cache) return true;
   return false;
+}
+// Whether a rope reads a table.
+TESSERA_HD constexpr bool has_rope_table(const RowChain& chain) {
+  for (const RowStep& step : chain.steps)
+    if (step.has_table) return true;
+  return false;
+}
+// Whether several rows may have one slot: all that slots name is added.
+TESSERA_HD constexpr bool shares_slots(const RowChain& chain) {
+  for (const RowStep& step : chain.steps)
+    if ((step.is_placed && !step.is_added) || step.is_paged || step.kind == RowPart::cache) return false;
+  return has_placed_sink(chain);
 }
 TESSERA_HD constexpr bool has_paged_sink(const RowChain& chain) {
   for (const RowStep& step : chain.steps)

@@ -1,0 +1,22 @@
+// Bytes that row operators must leave as they are, or clear. Each function says what is wrong, or nothing.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "reference/tensor.h"
+#include "tessera/spec/row_chain.h"
+
+namespace tessera::reference {
+
+/// Bytes of rows that nobody writes: as before, poison if nothing else was there.
+std::string kept_problem(const std::string& name, const Tensor& out, std::int64_t rows,
+                         const std::set<std::int64_t>& written, const Tensor* before = nullptr);
+/// Bytes of tokens that nobody writes, and those behind a page's last.
+std::string kept_token_problem(const std::string& name, const Tensor& out, RowCache cache, std::int64_t page_size,
+                               const std::set<std::int64_t>& written);
+/// Bytes of scales in tiles that belong to no block are 0.
+std::string padding_problem(const std::string& name, const Tensor& scales, std::int64_t rows, std::int64_t blocks);
+
+}  // namespace tessera::reference
