@@ -27,7 +27,9 @@ constexpr Rates kGeForce = rates_of(kRtx5090, 4, 4, 8);
 constexpr Rates kByPin = rates_of(kHopperByMma, 2, 1, 1);  // which widens e4m3 and e5m2
 
 constexpr double kSmemBytesPerCycle = 128;  // of one multiprocessor
-constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents
+constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents, out of the L2
+constexpr double kBusySlotCycles = 3000;    // out of memory that is read as fast as it can be: fitted on an H200
+constexpr Hint kFewRows = 64;               // with which b comes so, into all slots but the one that is read
 constexpr double kSharpness = 4;            // of the maximum of what a step overlaps in part
 constexpr double kStepCycles = 40;          // barriers of a step, which another warp of the same scheduler covers
 constexpr double kAloneStepCycles = 120;    // and where there is no other
@@ -77,10 +79,12 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
                          gemm_mma::kStepBytes;  // by ldmatrix
   const double products_per_cycle = factor_of(rates, c) * rates.products_per_cycle;
   const double tensor = tile_m * gemm_mma::sum_columns(c) * gemm_mma::tile_k(c) / products_per_cycle;
+  const bool has_few_rows = problem.m >= 0 && problem.m <= kFewRows;
+  const double slot = has_few_rows ? kBusySlotCycles / (c.stages - 1) : kSlotCycles / c.stages;
   const bool is_alone = gemm_mma::consumer_warps(c) <= 4;
-  const double step = (is_alone ? kAloneStepCycles : kStepCycles) +
-                      smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle,
-                                  slot_bytes / rates.l2_bytes_per_cycle, kSlotCycles / c.stages});
+  const double step =
+      (is_alone ? kAloneStepCycles : kStepCycles) +
+      smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle, slot_bytes / rates.l2_bytes_per_cycle, slot});
   const double parts = c.split_k;
   const double stored = tile_m * gemm_mma::columns_of_d(c, c.tile_n) * bytes_of_d(c) / parts / kStoreBytesPerCycle;
   // Each CTA writes its sums, and fetches its share of everyone's: as many bytes again.

@@ -1,6 +1,6 @@
 // How long a product by mma.sync takes, by a model: what a Config is scored with. Rates are published ones (an RTX
-// 5090: 170 multiprocessors, 1.79 TB/s), for Hopper as far as it differs; nothing was measured, so the model orders
-// candidates and promises nothing.
+// 5090: 170 multiprocessors, 1.79 TB/s), for Hopper as far as it differs; but for slots of few rows, whose time was
+// fitted to three products on an H200, nothing was measured, so the model orders candidates and promises nothing.
 //
 // A step of 128 bytes along K takes about as long as the slowest of four: the tensor cores; shared memory, which is
 // written once and read by every warp for its own part of a tile; what the L2 delivers to one multiprocessor; and the
