@@ -163,19 +163,25 @@ bool Warp::exit_lanes(Mask active) {
   return mask == 0;
 }
 
-EmulatorFinding Warp::finding(const Instruction& in, const char* name, int lane) const {
+EmulatorFinding InstructionPlace::finding(const char* name) const {
   EmulatorFinding finding;
   finding.name = name;
   finding.entry = launch->entry.name;
-  finding.ptx_line = in.line;
-  finding.instruction = std::string(in.opcode);
-  finding.source_file = std::string(launch->program.source_file(in.source_file));
-  finding.source_line = in.source_line;
-  finding.source_place = launch->program.place_of(in);
-  finding.cta = cta->id;
-  finding.warp = index;
+  finding.ptx_line = in->line;
+  finding.instruction = std::string(in->opcode);
+  finding.source_file = std::string(launch->program.source_file(in->source_file));
+  finding.source_line = in->source_line;
+  finding.source_place = launch->program.place_of(*in);
+  finding.cta = cta;
+  finding.warp = warp;
   finding.lane = lane;
   return finding;
+}
+
+InstructionPlace Warp::place(const Instruction& in, int lane) const { return {launch, &in, cta->id, index, lane}; }
+
+EmulatorFinding Warp::finding(const Instruction& in, const char* name, int lane) const {
+  return place(in, lane).finding(name);
 }
 
 Step Warp::fault(const Instruction& in, const char* name, std::string message, std::string cause, int lane) {

@@ -121,6 +121,17 @@ struct PhaseSeen {
   std::uint64_t at = 0;  ///< Launch::progress then
 };
 
+/// Who executes what: the words of a finding are made when there is one.
+struct InstructionPlace {
+  const Launch* launch = nullptr;
+  const Instruction* in = nullptr;
+  std::array<std::uint32_t, 3> cta{};
+  int warp = -1;
+  int lane = -1;
+
+  EmulatorFinding finding(const char* name) const;
+};
+
 class Warp {
  public:
   std::byte* registers = nullptr;
@@ -212,6 +223,7 @@ class Warp {
                 std::string cause = {});
   void hazard(const Instruction& in, const char* name, int lane, std::uint64_t address, std::string message,
               std::string cause = {});
+  InstructionPlace place(const Instruction& in, int lane) const;
   EmulatorFinding finding(const Instruction& in, const char* name, int lane) const;
 };
 

@@ -38,6 +38,7 @@ std::string EmulatorFinding::to_string() const {
 }
 
 void FindingLog::add(EmulatorFinding finding) {
+  ++added_;
   has_failure_ = has_failure_ || finding.is_failure;
   const bool is_early_read = finding.name == "smem-uninitialised" || finding.name == "async-write-not-waited-for" ||
                              finding.name == "async-read-too-early";

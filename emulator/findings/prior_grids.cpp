@@ -38,10 +38,10 @@ std::shared_ptr<const GridFootprint> RaceDetector::footprint() const {
   footprint->entry = launch_.entry.name;
   for (const auto& [number, page] : pages_) {
     auto copy = std::make_unique<GridFootprint::Page>();
-    for (std::size_t i = 0; i < page->cells.size(); ++i) {
+    for (std::size_t i = 0; i < page->size(); ++i) {
       GridFootprint::Cell& cell = (*copy)[i];
       for (unsigned n = 0; n < RaceCell::kRecords; ++n) {
-        const RaceRecord record = page->cells[i].record(n);
+        const RaceRecord record = page->at(i).record(n);
         if (record.bytes == 0) continue;
         const bool is_plain = (record.kind & kRaceAtomic) == 0;
         if (is_write(record) || cell.line == 0) cell.line = launch_.entry.code[record.pc].line;

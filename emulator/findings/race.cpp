@@ -14,8 +14,7 @@ void RaceDetector::start_cluster(Cluster& cluster) {
 }
 
 void RaceDetector::start_cta(Cta& cta) {
-  cta.race = std::make_shared<RaceCta>();
-  cta.race->cells.resize(cta.shared_bytes / 16 + 1);
+  cta.race = std::make_shared<RaceCta>(states_, static_cast<std::uint32_t>(cta.shared_bytes));
   cta.race->exited = clock_of(cta);
   for (Warp& warp : cta.warps) {
     warp.race = std::make_shared<RaceWarp>();
@@ -54,12 +53,14 @@ void RaceDetector::exit_warp(Warp& warp) {
   cta.exited.raise(warp.race->agent, warp.race->clock);
   if (warp.cta->live_warps > 1) return;
   for (RaceCta::Remote& remote : cta.remote) {
-    if (!has_seen(cta.exited, remote.agent, remote.lane, remote.clock)) report_exit(remote.place);
+    if (!has_seen(cta.exited, remote.agent, remote.lane, remote.clock)) report_exit(remote.place, remote.address);
   }
 }
 
-void RaceDetector::report_exit(EmulatorFinding finding) {
-  finding.name = "cluster-peer-may-exit";
+void RaceDetector::report_exit(const InstructionPlace& place, std::uint64_t address) {
+  EmulatorFinding finding = place.finding("cluster-peer-may-exit");
+  finding.address = address;
+  finding.has_address = true;
   finding.message = "another CTA's shared memory is accessed, and nothing keeps that CTA from exiting before";
   finding.cause = "a cluster barrier at the end of the kernel is missing: all CTAs must stay until peers are done";
   launch_.findings.add(std::move(finding));
@@ -99,6 +100,7 @@ void RaceDetector::use(Warp& warp, const Instruction& in, int lane, Cta& owner, 
 std::shared_ptr<RaceOperation> RaceDetector::issue(const Warp& warp, const Instruction&, Mask lanes) {
   RaceWarp& state = *warp.race;
   auto operation = std::make_shared<RaceOperation>();
+  operation->number = ++operations_;
   const RaceView& view = state.view(std::countr_zero(lanes));
   operation->seen = view.seen;
   operation->wide = view.wide;

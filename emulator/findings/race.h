@@ -40,7 +40,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "emulator/findings/race_cell.h"
+#include "emulator/findings/race_states.h"
 #include "emulator/findings/vector_clock.h"
 #include "emulator/memory/access.h"
 
@@ -178,13 +178,16 @@ struct RaceWarp {
 };
 
 struct RaceCta {
-  std::vector<RaceCell> cells;  ///< 16 bytes of shared memory each
+  RaceCta(std::shared_ptr<RaceStates> states, std::uint32_t shared_bytes)
+      : cells(std::move(states), shared_bytes / 16 + 1) {}
+  RaceCells cells;  ///< of shared memory
   std::vector<Agent> warps;
   struct Remote {
     Agent agent = 0;
     int lane = 0;
     std::uint32_t clock = 0;
-    EmulatorFinding place;
+    InstructionPlace place;
+    std::uint64_t address = 0;
   };
   std::vector<Remote> remote;  ///< last accesses by lanes of other CTAs of the cluster
   VectorClock exited;          ///< what its warps had seen when they left
@@ -199,6 +202,7 @@ struct RaceCta {
 
 /// An asynchronous operation: what its issuer had seen, and under which agents it reads and writes.
 struct RaceOperation {
+  std::uint64_t number = 0;
   VectorClock seen;
   VectorClock wide;  ///< of `seen`, what came by releases that reach the issuer's CTA
   Agent issuer = 0;
@@ -303,7 +307,7 @@ class RaceDetector {
   void copy_to_tensor_memory(const Warp& warp, const Instruction& in, int lane, const Cta& cta,
                              const TmemRegion& region);
   void wait_group(Warp& warp, int lane, const GroupList& groups, std::uint64_t allowed, bool only_reading);
-  void async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta, std::uint64_t address,
+  void async_access(const RaceOperation& operation, const InstructionPlace& place, Cta* cta, std::uint64_t address,
                     std::size_t bytes, bool is_write, bool is_atomic = false);
   Agent make_agent(const Cta& cta, int warp, const char* what);
   /// The warp knows that what `other` as a whole did at this time is over: any of its lanes may have said so.
@@ -323,7 +327,7 @@ class RaceDetector {
   struct Accessor {
     const VectorClock* seen;
     const VectorClock* wide;
-    const EmulatorFinding* place;  ///< null: made from warp and in
+    const InstructionPlace* place;  ///< null: made from warp and in
     const Warp* warp;
     const Instruction* in;
     bool needs_proxy_fence = false;  ///< an operation of the async proxy on global memory
@@ -355,10 +359,15 @@ class RaceDetector {
   const Instruction* overtaking_arrival(const RaceRecord& before, const VectorClock& seen) const;
   void check_under_way(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                        std::uint64_t address);
-  void touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
-                   const Accessor& accessor, std::uint64_t shown_address, bool is_shared);
-  void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor);
-  RaceCell* page_cells(std::uint64_t address);
+  void touch_step(RaceStates::Id& place, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
+                  bool is_shared, RaceSteps& steps);
+  /// steps: of an asynchronous operation, or null.
+  void touch_range(RaceCells& cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
+                   const Accessor& accessor, std::uint64_t shown_address, bool is_shared, RaceSteps* steps);
+  void touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record, const Accessor& accessor,
+                    RaceSteps* steps);
+  RaceCells& page_cells(std::uint64_t address);
+  RaceSteps& steps_of(const RaceOperation& operation, const RaceRecord& record, const Cta* cta);
   std::uint64_t flag_key(const Target& target) const;
   void observe(RaceWarp& state, const Warp& warp, int lane, const RaceSync& flag, MemoryOrder order);
   void publish_flag(RaceWarp& state, const Warp& warp, int lane, RaceSync& flag, MemoryOrder order);
@@ -381,7 +390,8 @@ class RaceDetector {
   bool is_scope_too_narrow(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor) const;
   void report_scope(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor, std::uint64_t address,
                     int byte);
-  void report_exit(EmulatorFinding finding);
+  void report_exit(const InstructionPlace& place, std::uint64_t address);
+  static InstructionPlace place_of(const Accessor& accessor, int lane);
   EmulatorFinding finding_of(const Accessor& accessor, const char* name, int lane, std::uint64_t address) const;
   std::string describe(const RaceRecord& record, int byte) const;
   int lane_at(const RaceRecord& record, int byte) const;
@@ -400,12 +410,12 @@ class RaceDetector {
   const bool are_clusters_single_;                 // each has one CTA
   std::vector<std::vector<AgentInfo>> agents_{1};  // [cluster][index]
   std::unordered_map<const Cluster*, std::uint32_t> clusters_;
-  struct Page {
-    std::array<RaceCell, 256> cells{};  // 4 KB of global memory
-  };
-  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
+  std::shared_ptr<RaceStates> states_ = std::make_shared<RaceStates>();
+  std::vector<RaceSteps> steps_;  // by agent, as far as there are
+  std::uint64_t operations_ = 0;
+  std::unordered_map<std::uint64_t, std::unique_ptr<RaceCells>> pages_;  // 4 KB of global memory each
   std::uint64_t last_page_number_ = ~std::uint64_t{0};
-  Page* last_page_ = nullptr;
+  RaceCells* last_page_ = nullptr;
   std::unordered_map<std::uint64_t, std::unique_ptr<RaceSync>> flags_;  // by flag_key() / 4
   /// wgmma's last results by agent and pc, each with its group.
   std::map<std::pair<Agent, std::uint32_t>, std::deque<std::pair<std::uint32_t, std::shared_ptr<WgmmaResult>>>>

@@ -46,11 +46,11 @@ void RaceDetector::access(const Warp& warp, const Instruction& in, Mask lanes, c
   if (target.cta != nullptr) {
     const std::uint64_t shown = target.cta->shared_address(target.offset);
     if (target.cta != warp.cta) check_peer(*target.cta, accessor, state.agent, state.clock, shown, lane);
-    touch_range(target.cta->race->cells.data(), target.offset, bytes, record, accessor, shown, true);
+    touch_range(target.cta->race->cells, target.offset, bytes, record, accessor, shown, true, nullptr);
     return;
   }
   const std::uint64_t address = launch_.memory.address_of(target.data);
-  if (address != 0) touch_global(address, bytes, record, accessor);
+  if (address != 0) touch_global(address, bytes, record, accessor, nullptr);
 }
 
 // What touch() does where earlier accesses are ordered before a thread's, or read as it does, and it needs a record of
@@ -93,7 +93,7 @@ void RaceDetector::access_granule(const Warp& warp, const Instruction& in, int l
   const std::uint64_t shown = cta == nullptr ? granule : cta->shared_address(static_cast<std::uint32_t>(granule));
   if (cta != nullptr && cta != warp.cta)
     check_peer(*cta, accessor, state.agent, state.clock, shown + static_cast<unsigned>(std::countr_zero(bytes)), lane);
-  RaceCell& cell = cta == nullptr ? page_cells(granule)[(granule & 4095) / 16] : cta->race->cells[granule / 16];
+  RaceCell& cell = cta == nullptr ? page_cells(granule).own((granule & 4095) / 16) : cta->race->cells.own(granule / 16);
   const bool is_plain = cta != nullptr || launch_.prior_grids.empty();
   if (!is_plain || !touch_plainly(cell, record, *accessor.seen)) touch(cell, record, accessor, shown, cta != nullptr);
 }
@@ -109,7 +109,7 @@ void RaceDetector::access_lanes(const Warp& warp, const Instruction& in, const T
   const Accessor accessor = accessor_of(warp, state.views.front(), in);
   RaceRecord record{{}, state.agent, state.clock, warp.pc, 0, is_write_access ? kRaceWrite : std::uint8_t{0}, 0};
   const std::uint64_t shown = is_shared ? first.cta->shared_address(0) : 0;
-  RaceCell* const shared = is_shared ? first.cta->race->cells.data() : nullptr;
+  RaceCells* const shared = is_shared ? &first.cta->race->cells : nullptr;
   std::uint64_t granule = ~std::uint64_t{0};
   unsigned each = 0;  // of the bytes, those that every lane touched
   const VectorClock& seen = *accessor.seen;
@@ -119,7 +119,7 @@ void RaceDetector::access_lanes(const Warp& warp, const Instruction& in, const T
     if (const unsigned some = words_of(record.bytes & ~each); some != 0) [[unlikely]]
       for (unsigned word = 0; word < 4; ++word)
         record.split = static_cast<std::uint8_t>(record.split | (some >> (4 * word) & 1u) << word);
-    RaceCell& cell = is_shared ? shared[granule / 16] : page_cells(granule)[(granule & 4095) / 16];
+    RaceCell& cell = is_shared ? shared->own(granule / 16) : page_cells(granule).own((granule & 4095) / 16);
     if (!is_plain || !touch_plainly(cell, record, seen)) touch(cell, record, accessor, shown + granule, is_shared);
     record.lanes = {};
     record.bytes = 0;
@@ -191,7 +191,7 @@ void LaneAccesses::flush() {
   bytes_ = each_ = 0;
 }
 
-void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFinding& place, Cta* cta,
+void RaceDetector::async_access(const RaceOperation& operation, const InstructionPlace& place, Cta* cta,
                                 std::uint64_t address, std::size_t bytes, bool is_write_access, bool is_atomic) {
   RaceRecord record;
   record.agent = is_write_access ? operation.write_agent : operation.read_agent;
@@ -207,59 +207,16 @@ void RaceDetector::async_access(const RaceOperation& operation, const EmulatorFi
   accessor.own_until = operation.issued;
   accessor.copies = operation.issuer_copies;
   accessor.copies_until = operation.own_copies;
+  // What the grids before did is asked by address.
+  RaceSteps* const steps = cta == nullptr && !launch_.prior_grids.empty() ? nullptr : &steps_of(operation, record, cta);
   if (cta == nullptr) {
-    touch_global(address, bytes, record, accessor);
+    touch_global(address, bytes, record, accessor, steps);
     return;
   }
   const std::uint64_t shown = cta->shared_address(static_cast<std::uint32_t>(address));
   if (place.cta != cta->id)
     check_peer(*cta, accessor, operation.issuer, operation.issued, shown, std::countr_zero(operation.lanes));
-  touch_range(cta->race->cells.data(), address, bytes, record, accessor, shown, true);
-}
-
-RaceCell* RaceDetector::page_cells(std::uint64_t address) {
-  const std::uint64_t page = address >> 12;
-  if (page != last_page_number_) {
-    std::unique_ptr<Page>& slot = pages_[page];
-    if (!slot) slot = std::make_unique<Page>();
-    last_page_ = slot.get();
-    last_page_number_ = page;
-  }
-  return last_page_->cells.data();
-}
-
-void RaceDetector::touch_global(std::uint64_t address, std::size_t bytes, const RaceRecord& record,
-                                const Accessor& accessor) {
-  while (bytes > 0) {
-    const std::size_t part = std::min<std::size_t>(bytes, 4096 - (address & 4095));
-    touch_range(page_cells(address), address & 4095, part, record, accessor, address, false);
-    address += part;
-    bytes -= part;
-  }
-}
-
-bool RaceDetector::was_stored(std::uint64_t address, std::size_t bytes) const {
-  for (std::uint64_t at = address; at < address + bytes; at += 16) {
-    const auto page = pages_.find(at >> 12);
-    if (page == pages_.end()) continue;
-    const RaceCell& cell = page->second->cells[(at & 4095) / 16];
-    for (unsigned i = 0; i < RaceCell::kRecords; ++i)
-      if (cell.bytes[i] != 0 && (cell.kind(i) & (kRaceWrite | kRaceAsync)) == kRaceWrite) return true;
-  }
-  return false;
-}
-
-void RaceDetector::touch_range(RaceCell* cells, std::uint64_t address, std::size_t bytes, RaceRecord record,
-                               const Accessor& accessor, std::uint64_t shown_address, bool is_shared) {
-  const std::uint64_t first = address / 16;
-  const std::uint64_t last = (address + bytes - 1) / 16;
-  for (std::uint64_t cell = first; cell <= last; ++cell) {
-    std::uint32_t mask = 0xFFFF;
-    if (cell == first) mask &= 0xFFFFu << (address % 16);
-    if (cell == last) mask &= 0xFFFFu >> (15 - (address + bytes - 1) % 16);
-    record.bytes = static_cast<std::uint16_t>(mask);
-    touch(cells[cell], record, accessor, shown_address - address % 16 + (cell - first) * 16, is_shared);
-  }
+  touch_range(cta->race->cells, address, bytes, record, accessor, shown, true, steps);
 }
 
 // Whether a lane that did both did them in this order: only the records' lanes are left to be compared.

@@ -2,7 +2,8 @@
 //
 // Every access looks at the records of its bytes, so they lie as they are looked at: which bytes, whose, when of all of
 // them in the first cache line, compared several at a time; the rest is read of those that matter. Lanes are masks, not
-// numbers of sets, so that two accesses are compared without a table. Memory pays for both: 12 bytes for each byte.
+// numbers of sets, so that two accesses are compared without a table. Memory pays for both: 12 bytes for each byte, but
+// pieces of one history share theirs (race_states.h).
 #pragma once
 
 #include <array>
@@ -41,6 +42,7 @@ struct RaceRecord {
   std::uint16_t bytes = 0;  ///< mask
   std::uint8_t kind = 0;    ///< kRaceWrite...: 4 bits
   std::uint8_t split = 0;   ///< words of which some bytes were touched by some of the lanes, others by others: 4 bits
+  bool operator==(const RaceRecord&) const = default;
 };
 inline bool is_write(const RaceRecord& r) { return (r.kind & kRaceWrite) != 0; }
 inline bool is_async(const RaceRecord& r) { return (r.kind & kRaceAsync) != 0; }
@@ -71,8 +73,8 @@ struct alignas(64) RaceCell {
 #if defined(__SSE2__)
   /// That have one of these bytes.
   unsigned sharing(std::uint16_t mask) const {
-    const __m128i common = _mm_and_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes.data())),
-                                         _mm_set1_epi16(static_cast<short>(mask)));
+    const __m128i common =
+        _mm_and_si128(_mm_load_si128(reinterpret_cast<const __m128i*>(this)), _mm_set1_epi16(static_cast<short>(mask)));
     const __m128i none = _mm_cmpeq_epi16(common, _mm_setzero_si128());
     return ~static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(none, none))) & kAll;
   }
@@ -98,7 +100,8 @@ struct alignas(64) RaceCell {
   }
 #endif
 
-  std::array<std::uint16_t, 8> bytes{};  ///< 0: no record; the last two are none
+  std::array<std::uint16_t, kRecords> bytes{};  ///< 0: no record
+  std::uint32_t uses = 0;                       ///< RaceStates; compared with the bytes, and left out
   std::array<Agent, kRecords> agents{};
   std::array<std::uint32_t, kRecords> clocks{};
   std::array<WordLanes, kRecords> lanes{};

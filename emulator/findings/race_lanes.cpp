@@ -293,6 +293,7 @@ std::shared_ptr<RaceOperation> RaceDetector::issue_copies(const Warp& warp, Mask
   RaceWarp& state = *warp.race;
   if (state.copy_agent == 0) state.copy_agent = make_agent(*warp.cta, warp.index, "cp.async");
   auto operation = std::make_shared<RaceOperation>();
+  operation->number = ++operations_;
   operation->seen = operation->wide = clock_of(*warp.cta);
   operation->own_copies = ~std::uint32_t{0};
   for (const RaceView& view : state.views) {

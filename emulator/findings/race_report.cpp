@@ -115,13 +115,16 @@ std::string RaceDetector::describe(const RaceRecord& record, int byte) const {
   return text;
 }
 
+InstructionPlace RaceDetector::place_of(const Accessor& accessor, int lane) {
+  if (accessor.place == nullptr) return accessor.warp->place(*accessor.in, lane);
+  InstructionPlace place = *accessor.place;
+  if (place.lane >= 0 && lane >= 0) place.lane = lane;
+  return place;
+}
+
 EmulatorFinding RaceDetector::finding_of(const Accessor& accessor, const char* name, int lane,
                                          std::uint64_t address) const {
-  EmulatorFinding finding =
-      accessor.place != nullptr ? *accessor.place : accessor.warp->finding(*accessor.in, "", lane);
-  finding.name = name;
-  if (finding.lane >= 0 && lane >= 0) finding.lane = lane;
-  finding.is_failure = false;
+  EmulatorFinding finding = place_of(accessor, lane).finding(name);
   finding.address = address;
   finding.has_address = true;
   return finding;
@@ -246,14 +249,15 @@ void RaceDetector::check_peer(Cta& target, const Accessor& accessor, Agent agent
     finding.cause = "a cluster barrier before the first access to a peer is missing";
     launch_.findings.add(std::move(finding));
   }
-  if (target.live_warps == 0) return report_exit(finding_of(accessor, "", lane, address));
+  if (target.live_warps == 0) return report_exit(place_of(accessor, lane), address);
   for (RaceCta::Remote& remote : peer.remote) {
     if (remote.agent != agent || remote.lane != lane) continue;
     remote.clock = clock;
-    remote.place = finding_of(accessor, "", lane, address);
+    remote.place = place_of(accessor, lane);
+    remote.address = address;
     return;
   }
-  peer.remote.push_back({agent, lane, clock, finding_of(accessor, "", lane, address)});
+  peer.remote.push_back({agent, lane, clock, place_of(accessor, lane), address});
 }
 
 }  // namespace tessera::emulator

@@ -25,11 +25,11 @@ std::uint64_t mbarrier_word(const Mbarrier& b) {
 namespace {
 
 // The barrier that an operation completes on; nullptr after a report.
-Mbarrier* find_live(Launch& launch, Cta& cta, std::uint32_t offset, const EmulatorFinding& place) {
+Mbarrier* find_live(Launch& launch, Cta& cta, std::uint32_t offset, const InstructionPlace& place) {
   Mbarrier* barrier = cta.find_mbarrier(offset);
   const bool is_gone = cta.live_warps == 0 && place.cta != cta.id;
   if (barrier != nullptr && !is_gone) return barrier;
-  EmulatorFinding finding = place;
+  EmulatorFinding finding = place.finding("");
   finding.address = cta.shared_address(offset);
   finding.has_address = true;
   if (is_gone) {
@@ -57,18 +57,18 @@ Mbarrier* find_live(Launch& launch, Cta& cta, std::uint32_t offset, const Emulat
 
 }  // namespace
 
-void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place) {
+void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const InstructionPlace& place) {
   Mbarrier* barrier = find_live(launch, cta, offset, place);
   if (barrier == nullptr) return;
   barrier->tx -= bytes;
   settle(*barrier, launch);
 }
 
-void complete_arrival(Launch& launch, Cta& cta, std::uint32_t offset, const EmulatorFinding& place) {
+void complete_arrival(Launch& launch, Cta& cta, std::uint32_t offset, const InstructionPlace& place) {
   Mbarrier* barrier = find_live(launch, cta, offset, place);
   if (barrier == nullptr) return;
   if (barrier->pending < 1) {
-    EmulatorFinding finding = place;
+    EmulatorFinding finding = place.finding("");
     finding.name = "mbarrier-over-arrival";
     finding.is_failure = true;
     finding.address = cta.shared_address(offset);

@@ -13,8 +13,7 @@ void CopyOperation::aim(Launch& launch, Cta& cta, std::uint32_t barrier) {
 
 void CopyOperation::report(Launch& launch, const char* name, bool is_failure, std::uint64_t address,
                            std::string message, std::string cause) const {
-  EmulatorFinding finding = place_;
-  finding.name = name;
+  EmulatorFinding finding = place_.finding(name);
   finding.is_failure = is_failure;
   finding.address = address;
   finding.has_address = true;
@@ -154,7 +153,7 @@ bool CopyOperation::write_shared(Launch& launch, Cta& cta, std::uint32_t offset,
     break;
   }
   if (cta.may_hold_mbarrier(offset, bytes))
-    cta.overwrite_mbarriers(offset, bytes, fmt::format("the copy of PTX line {}", place_.ptx_line));
+    cta.overwrite_mbarriers(offset, bytes, fmt::format("the copy of PTX line {}", place_.in->line));
   copy_bytes(cta.shared.data() + offset, from, bytes);
   launch.statistics.async_bytes.shared_written += bytes;
   if (bytes == kPiece)

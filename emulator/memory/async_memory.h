@@ -1,7 +1,7 @@
 // What asynchronous copies share: bytes moved by the async proxy, with the checks that go with it.
 //
-// An operation is issued by a warp and completes later; it keeps the finding that it would raise, already with its
-// place, because the warp may be elsewhere by then.
+// An operation is issued by a warp and completes later; it keeps its place, because the warp may be elsewhere by
+// then.
 #pragma once
 
 #include "emulator/findings/race.h"
@@ -14,11 +14,11 @@ namespace tessera::emulator {
 class CopyOperation : public AsyncOperation {
  public:
   CopyOperation(const Warp& warp, const Instruction& in, int lane)
-      : place_(warp.finding(in, "", lane)), issuer_fence_(warp.fence_time) {
+      : place_(warp.place(in, lane)), issuer_fence_(warp.fence_time) {
     if (warp.race) race_ = warp.launch->race->issue(warp, in, lane < 0 ? kAllLanes : Mask{1} << lane);
   }
   /// Its share of the race detector is the caller's.
-  CopyOperation(const Warp& warp, const Instruction& in) : place_(warp.finding(in, "", 0)) {}
+  CopyOperation(const Warp& warp, const Instruction& in) : place_(warp.place(in, 0)) {}
   /// A store belongs to its thread's open group.
   void join_group(const Warp& warp, GroupList& groups) {
     if (race_) warp.launch->race->join_group(*race_, warp, groups);
@@ -47,7 +47,7 @@ class CopyOperation : public AsyncOperation {
   /// What follows completes on this barrier: called before its accesses.
   void aim(Launch& launch, Cta& cta, std::uint32_t barrier);
 
-  EmulatorFinding place_;
+  InstructionPlace place_;
   std::shared_ptr<RaceOperation> race_;
   bool is_atomic_ = false;   ///< a reduction
   bool is_generic_ = false;  ///< cp.async: no proxy of its own

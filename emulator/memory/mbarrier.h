@@ -16,9 +16,9 @@ inline constexpr std::uint16_t kWaitIsIgnored = 8;
 inline constexpr std::uint16_t kWaitMayBeGivenUp = 16;
 
 /// complete_tx by an asynchronous operation. A problem becomes a failure on top of `place`.
-void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const EmulatorFinding& place);
+void complete_bytes(Launch& launch, Cta& cta, std::uint32_t offset, std::int64_t bytes, const InstructionPlace& place);
 
 /// One arrival by an asynchronous operation (tcgen05.commit). A problem becomes a failure on top of `place`.
-void complete_arrival(Launch& launch, Cta& cta, std::uint32_t offset, const EmulatorFinding& place);
+void complete_arrival(Launch& launch, Cta& cta, std::uint32_t offset, const InstructionPlace& place);
 
 }  // namespace tessera::emulator

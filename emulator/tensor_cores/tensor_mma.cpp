@@ -68,11 +68,10 @@ int TensorMma::d_columns() const {
   }
 }
 
-bool check_operand_chunk(const EmulatorFinding& place, Launch& launch, Cta& cta, U32 address, U64 descriptor,
+bool check_operand_chunk(const InstructionPlace& place, Launch& launch, Cta& cta, U32 address, U64 descriptor,
                          U64 issuer_fence, const RaceOperation* race) {
   const auto report = [&](const char* name, bool is_failure, std::string message, const char* cause) {
-    EmulatorFinding finding = place;
-    finding.name = name;
+    EmulatorFinding finding = place.finding(name);
     finding.is_failure = is_failure;
     finding.address = address;
     finding.has_address = true;

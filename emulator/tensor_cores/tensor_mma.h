@@ -77,7 +77,7 @@ class MmaOperation final : public TensorOperation {
 };
 
 /// One 16-byte piece of an operand in shared memory; false after a report.
-bool check_operand_chunk(const EmulatorFinding& place, Launch& launch, Cta& cta, std::uint32_t address,
+bool check_operand_chunk(const InstructionPlace& place, Launch& launch, Cta& cta, std::uint32_t address,
                          std::uint64_t descriptor, std::uint64_t issuer_fence, const RaceOperation* race);
 
 /// Reports what is wrong with a shared-memory descriptor's own bits. False when it cannot be used.

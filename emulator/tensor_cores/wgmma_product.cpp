@@ -233,7 +233,7 @@ class Product {
             ok = check_chunk(cta, address, bits, decoded.descriptor.swizzle);
           if (ok && operation_.race_of_all) {
             const auto& reader = is_a ? operation_.race[static_cast<std::size_t>(index) / 16] : operation_.race_of_all;
-            launch_.race->async_access(*reader, place(), &cta, address - kSharedBase, 16, false);
+            launch_.race->async_access(*reader, place_, &cta, address - kSharedBase, 16, false);
           }
           if (ok) take(cta.shared.data() + (address - kSharedBase), elements, index, k);
         });
@@ -291,12 +291,6 @@ class Product {
     other.stride_bytes *= static_cast<U32>(shape_.bits) / 8;
     if (is_readable(other)) return "LBO and SBO in elements: taken as bytes, all of the operand was written";
     return usual;
-  }
-
-  // Made once: a finding without its text.
-  const EmulatorFinding& place() {
-    if (place_.entry.empty()) place_ = warp_.finding(*operation_.in, "", -1);
-    return place_;
   }
 
   // What is true of nearly every chunk, and leaves nothing to say.
@@ -407,7 +401,7 @@ class Product {
   Launch& launch_;
   Shape shape_;
   Warp& warp_;
-  EmulatorFinding place_;
+  const InstructionPlace place_ = warp_.place(*operation_.in, -1);
   struct {
     math::MatrixDescriptor descriptor;
     math::Major major = math::Major::k;

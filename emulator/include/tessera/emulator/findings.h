@@ -43,11 +43,14 @@ class FindingLog {
   void capture(std::vector<EmulatorFinding>* into) { captured_ = into; }
   bool is_capturing() const noexcept { return captured_ != nullptr; }
   bool has_failure() const noexcept { return has_failure_; }
+  /// Calls of add() so far.
+  std::uint64_t added() const noexcept { return added_; }
   const std::vector<EmulatorFinding>& all() const noexcept { return findings_; }
 
  private:
   std::vector<EmulatorFinding> findings_;
   bool has_failure_ = false;
+  std::uint64_t added_ = 0;
   std::vector<EmulatorFinding>* captured_ = nullptr;
 };
 
