@@ -184,7 +184,10 @@ class RunFmha final : public RunOperator {
     reference::FmhaTensors made = made_of(of_keys);
     if (is_nvfp4_attention(plan)) {
       if (is_ragged) made.q = made_of(of_queries).q;
-      return nvfp4_inputs(plan, launch, sizes, made, flags);
+      auto all = nvfp4_inputs(plan, launch, sizes, made, flags);
+      add_fact_inputs(config, s, flags, is_ragged, has_size(plan, "tree_words") ? size("tree_words") : 0, all);
+      for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
+      return all;
     }
     if (is_ragged) {
       made.q = made_of(of_queries).q;
@@ -199,28 +202,7 @@ class RunFmha final : public RunOperator {
       hide_rows(reference::starts_of(queries).back(), all.at("q"));
       all.emplace("cu_seqlens_q", cumulated(queries));
     }
-    if (config.sink != Sink::none) {
-      reference::Tensor sink(DType::f32, {s.heads_q});
-      if (flags.inputs != "integer") reference::fill(sink, reference::Fill::normal, seed, 5);
-      all.emplace("sink", std::move(sink));
-    }
-    if (config.tree_mask != TreeMask::none) {
-      std::vector<std::int64_t> queries(static_cast<std::size_t>(s.batch), s.seqlen_q);
-      if (is_ragged) queries = query_lengths(flags, s.batch, s.seqlen_q);
-      reference::Tensor tree = reference::make_tree_mask(queries, size("tree_words"), seed);
-      tree.shape[0] = s.seqlen_q;
-      if (!is_ragged) tree.shape.insert(tree.shape.begin(), s.batch);
-      tree.bytes.resize(static_cast<std::size_t>(tree.elements()) * 4);
-      all.emplace("tree_mask", std::move(tree));
-    }
-    if (config.alibi != Alibi::none) {
-      // The usual ones, which halve from head to head or faster.
-      reference::Tensor slopes(DType::f32, {s.heads_q});
-      for (std::int64_t h = 0; h < s.heads_q; ++h)
-        slopes.set(h, std::exp2(-8.0 * static_cast<double>(h + 1) /
-                                static_cast<double>(std::max<std::int64_t>(s.heads_q, 8))));
-      all.emplace("alibi_slopes", std::move(slopes));
-    }
+    add_fact_inputs(config, s, flags, is_ragged, has_size(plan, "tree_words") ? size("tree_words") : 0, all);
     if (config.kv_layout != KvLayout::dense) {
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
       place_keys(plan, launch, sizes, flags, made, all);
@@ -246,7 +228,10 @@ class RunFmha final : public RunOperator {
   reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int jobs) const override {
-    if (is_nvfp4_attention(plan)) return compare_nvfp4(plan, inputs, outputs, flags, softmax_scale(plan, flags), jobs);
+    if (is_nvfp4_attention(plan)) {
+      const double softcap = facts_of(plan).softcap == Softcap::none ? 0 : flags.softcap.value_or(kSoftcap);
+      return compare_nvfp4(plan, inputs, outputs, flags, softmax_scale(plan, flags), softcap, jobs);
+    }
     reference::Comparison result = compare_rows(plan, inputs, outputs, flags, jobs);
     if (const auto starts = inputs.find("cu_seqlens_q"); starts != inputs.end()) {
       const auto ranges = reference::ranges_of(starts->second.view(), flags.sizes.at("seqlen_q"));
@@ -310,6 +295,34 @@ class RunFmha final : public RunOperator {
     if (config.q_layout == QueryLayout::ragged)
       return reference::check_ragged_fmha(in, inputs.at("cu_seqlens_q").view(), views, check);
     return reference::check_fmha(in, views, check);
+  }
+
+  /// A head's sinks and slopes, a sequence's tree.
+  static void add_fact_inputs(const AttentionFacts& config, const reference::FmhaSizes& s, const RunFlags& flags,
+                              bool is_ragged, std::int64_t tree_words, std::map<std::string, reference::Tensor>& all) {
+    if (config.sink != Sink::none) {
+      reference::Tensor sink(DType::f32, {s.heads_q});
+      if (flags.inputs != "integer")
+        reference::fill(sink, reference::Fill::normal, static_cast<std::uint64_t>(flags.seed), 5);
+      all.emplace("sink", std::move(sink));
+    }
+    if (config.tree_mask != TreeMask::none) {
+      std::vector<std::int64_t> queries(static_cast<std::size_t>(s.batch), s.seqlen_q);
+      if (is_ragged) queries = query_lengths(flags, s.batch, s.seqlen_q);
+      reference::Tensor tree = reference::make_tree_mask(queries, tree_words, static_cast<std::uint64_t>(flags.seed));
+      tree.shape[0] = s.seqlen_q;
+      if (!is_ragged) tree.shape.insert(tree.shape.begin(), s.batch);
+      tree.bytes.resize(static_cast<std::size_t>(tree.elements()) * 4);
+      all.emplace("tree_mask", std::move(tree));
+    }
+    if (config.alibi != Alibi::none) {
+      // The usual ones, which halve from head to head or faster.
+      reference::Tensor slopes(DType::f32, {s.heads_q});
+      for (std::int64_t h = 0; h < s.heads_q; ++h)
+        slopes.set(h, std::exp2(-8.0 * static_cast<double>(h + 1) /
+                                static_cast<double>(std::max<std::int64_t>(s.heads_q, 8))));
+      all.emplace("alibi_slopes", std::move(slopes));
+    }
   }
 
   static bool has_size(const Plan& plan, const std::string& name) {

@@ -99,11 +99,17 @@ Tensors nvfp4_inputs(const Plan& plan, const LaunchSizes& launch, const std::vec
 }
 
 reference::Comparison compare_nvfp4(const Plan& plan, const Tensors& inputs, const Tensors& outputs,
-                                    const RunFlags& flags, double softmax_scale, int jobs) {
+                                    const RunFlags& flags, double softmax_scale, double softcap, int jobs) {
+  const Fmha& facts = plan.problem.as<Fmha>();
   reference::Nvfp4Check check;
-  check.mask = plan.problem.as<Fmha>().mask;
-  for (const auto& [name, size] : {std::pair("window_size_left", &check.window_size_left),
-                                   std::pair("window_size_right", &check.window_size_right)})
+  check.mask = facts.mask;
+  check.output = facts.output;
+  check.split_size = facts.split_size;
+  check.softcap = softcap;
+  for (const auto& [name, size] :
+       {std::pair("window_size_left", &check.window_size_left),
+        std::pair("window_size_right", &check.window_size_right), std::pair("attention_chunk", &check.attention_chunk),
+        std::pair("num_splits", &check.num_splits)})
     if (const auto found = flags.sizes.find(name); found != flags.sizes.end()) *size = found->second;
   check.seqlen_k = flags.sizes.at("seqlen_k");
   check.softmax_scale = softmax_scale;
@@ -111,8 +117,13 @@ reference::Comparison compare_nvfp4(const Plan& plan, const Tensors& inputs, con
   check.tile_n = plan.number("tile_n");
   check.jobs = jobs;
   const auto of = [&](const char* name) { return inputs.at(name).view(); };
-  reference::Nvfp4Outputs views{outputs.at("o").view(), {}};
-  if (const auto lse = outputs.find("lse"); lse != outputs.end()) views.lse = lse->second.view();
+  for (const auto& [name, slot] : {std::pair("sink", &check.sink), std::pair("alibi_slopes", &check.alibi_slopes),
+                                   std::pair("tree_mask", &check.tree_mask)})
+    if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
+  reference::Nvfp4Outputs views{outputs.at("o").view(), {}, {}, {}};
+  for (const auto& [name, slot] :
+       {std::pair("lse", &views.lse), std::pair("row_max", &views.row_max), std::pair("row_sum", &views.row_sum)})
+    if (const auto found = outputs.find(name); found != outputs.end()) *slot = found->second.view();
   const reference::Nvfp4Inputs in{of("q"), of("k"), of("v"), of("delta_s"), of("row_shift")};
   if (!has_lengths(plan)) return reference::check_fmha_nvfp4(in, views, check);
   return reference::check_nvfp4_sequences(in, nvfp4_layout(plan, flags.sizes, inputs), views, check);

@@ -27,8 +27,9 @@ reference::Nvfp4Layout nvfp4_layout(const Plan& plan, const std::map<std::string
 std::map<std::string, reference::Tensor> nvfp4_inputs(const Plan& plan, const LaunchSizes& launch,
                                                       const std::vector<std::int64_t>& sizes,
                                                       const reference::FmhaTensors& made, const RunFlags& flags);
+/// softcap: 0, or what scores are capped at.
 reference::Comparison compare_nvfp4(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                     const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
-                                    double softmax_scale, int jobs);
+                                    double softmax_scale, double softcap, int jobs);
 
 }  // namespace tessera::cli

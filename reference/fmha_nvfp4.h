@@ -21,6 +21,14 @@
 //  6. The row's sum: fp32, a thread has a quarter of the keys: (n / 4 + T + 8) u, eps_p of its terms, eps_r.
 //  7. One reciprocal and one product: 2^-23 + u; the output's rounding. A rescaling below 2^-126 flushes, and so does a
 //     product: 2^-126 (1 + sum |v|), since P is 2,688 at most and a row's sum is not less than that.
+//  8. Altered scores. row_shift is added before a cap: u of the sum. The cap's own error: 12 u of its tanh
+//     (fmha_bound.h), which has no slope above 1. What distance subtracts: 4 u of itself; of both, 2 u of the score's
+//     part and u of the difference. A factor of 1 or of the cap takes the place of f.
+//  9. Where maxima leave the kernel (parts, row_max, a sink's share) R = f m + |scale| log2(e) row_shift: err_R = f
+//     delta' + u (3 f |m| + 4 |of row_shift| + |R|). A sink adds 2^(sink log2(e) - R): 2 u of its product, err_R and u
+//     of the difference, and ex2. Above 2^125 of it its reciprocal flushes, and o is 0.
+//  10. Parts: as rows of their own, relative to their own maxima, divided by 2,688 (2 u). Each is multiplied by
+//      ex2(R_i - R): err_R of both, u of the difference, ex2, a product, and as many additions as there are parts.
 // LSE errs by what the sum errs by, relatively, lg2.approx (2.8e-7, of log2), eight roundings of its parts.
 #pragma once
 
@@ -32,6 +40,7 @@
 #include "reference/comparison.h"
 #include "reference/fmha.h"
 #include "reference/tensor.h"
+#include "tessera/spec/attention_types.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::reference {
@@ -42,15 +51,22 @@ struct Nvfp4Inputs {
 };
 struct Nvfp4Outputs {
   TensorView o;  ///< [batch, seqlen_q, heads_q, head_dim]
-  std::optional<TensorView> lse{};
+  std::optional<TensorView> lse{}, row_max{}, row_sum{};
 };
 
 struct Nvfp4Check {
   Mask mask = Mask::none;
   std::int64_t window_size_left = -1, window_size_right = -1;  ///< -1: no bound
+  std::int64_t attention_chunk = 0;                            ///< 0: there are no chunks
   std::int64_t seqlen_k = 0;
   double softmax_scale = 1;
-  int tile_m = 128, tile_n = 128;                          ///< of the kernel: edges to sample, steps over keys
+  double softcap = 0;                                ///< 0: none
+  std::optional<TensorView> sink{}, alibi_slopes{};  ///< [heads_q]
+  std::optional<TensorView> tree_mask{};             ///< [batch, seqlen_q, words]
+  Output output = Output::normalized;
+  std::int64_t num_splits = 0;     ///< parts of each tile's keys, which are merged; 0: not split
+  std::int64_t split_size = 0;     ///< keys of a part; 0: a share of all
+  int tile_m = 128, tile_n = 128;  ///< of the kernel: edges to sample, steps over keys
   std::int64_t max_multiply_adds = std::int64_t{1} << 31;  ///< more than that is sampled
   std::uint64_t seed = 1;
   int jobs = 0;

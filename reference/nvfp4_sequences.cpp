@@ -111,9 +111,9 @@ SequenceTensors tensors_of(const AttentionTensors& x, const Nvfp4Layout& layout,
   return one;
 }
 
-/// What a sequence has of an output of attention_quantize.
+/// What a sequence has of an output of attention_quantize, or of a statistic of attention.
 TensorView part_of(const std::string& name, const TensorView& t, const Nvfp4Sequence& of, std::int64_t sequence) {
-  if (name == "row_shift" || name == "lse") {
+  if (name == "row_shift" || name == "lse" || name == "row_max" || name == "row_sum") {
     if (t.shape.size() == 2) return as_batch(crop(t, 1, of.q.first, of.q.rows));
     return crop(crop(t, 0, sequence, 1), 2, 0, of.q.rows);
   }
@@ -213,7 +213,12 @@ Comparison check_nvfp4_sequences(const Nvfp4Inputs& in, const Nvfp4Layout& layou
                  delta_s = part("delta_s", in.delta_s), row_shift = part("row_shift", in.row_shift);
     Nvfp4Outputs one{rows_of(out.o, of.q, sequence), {}};
     if (out.lse) one.lse = part_of("lse", *out.lse, of, sequence);
+    if (out.row_max) one.row_max = part_of("row_max", *out.row_max, of, sequence);
+    if (out.row_sum) one.row_sum = part_of("row_sum", *out.row_sum, of, sequence);
     Nvfp4Check of_one = check;
+    if (check.tree_mask)
+      of_one.tree_mask = check.tree_mask->shape.size() == 2 ? as_batch(crop(*check.tree_mask, 0, of.q.first, of.q.rows))
+                                                            : crop(*check.tree_mask, 0, sequence, 1);
     of_one.seqlen_k = of.k.rows;
     add(check_fmha_nvfp4({q.view(), k.view(), v.view(), delta_s.view(), row_shift.view()}, one, of_one), sequence, all);
   }

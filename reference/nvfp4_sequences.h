@@ -37,7 +37,7 @@ std::int64_t key_blocks_of(const Nvfp4Layout& layout);
 QuantizedAttention quantize_sequences(const AttentionTensors& x, const Nvfp4Layout& layout);
 Comparison check_quantized_sequences(const AttentionTensors& x, const Nvfp4Layout& layout,
                                      const QuantizedAttention& found, int jobs = 0);
-/// check.seqlen_k is not read.
+/// check.seqlen_k is not read; of ragged queries check.tree_mask is [queries of all, words].
 Comparison check_nvfp4_sequences(const Nvfp4Inputs& inputs, const Nvfp4Layout& layout, const Nvfp4Outputs& outputs,
                                  const Nvfp4Check& check);
 

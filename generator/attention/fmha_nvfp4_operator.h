@@ -30,13 +30,13 @@ struct FmhaNvfp4Operator {
   static std::string kernel_name(Arch arch, const Config& config);
   static void describe(const Config& config, Plan& plan);
   static std::string launch_bounds();
-  static std::string call(const Config& config);
+  static std::string call_of_step(const Config& config, std::size_t step);
   static std::vector<SourceFile> generated_headers(const Config& config);
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, dtype, o_dtype, mask, window, q_layout, kv_layout, seqused, tile_m, tile_n, stages,
-                 pack_gqa] = config;
+    const auto& [head_dim, dtype, o_dtype, mask, window, q_layout, kv_layout, seqused, sink, softcap, alibi, tree_mask,
+                 output, split_kv, split_size, tile_m, tile_n, stages, pack_gqa] = config;
     visit("head_dim", head_dim);
     visit("dtype", dtype);
     visit("o_dtype", o_dtype);
@@ -45,6 +45,13 @@ struct FmhaNvfp4Operator {
     visit("q_layout", q_layout);
     visit("kv_layout", kv_layout);
     visit("seqused", seqused);
+    visit("sink", sink);
+    visit("softcap", softcap);
+    visit("alibi", alibi);
+    visit("tree_mask", tree_mask);
+    visit("output", output);
+    visit("split_kv", split_kv);
+    visit("split_size", split_size);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);

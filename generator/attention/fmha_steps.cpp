@@ -124,6 +124,8 @@ class Parameters {
 
 }  // namespace
 
+void add_parts(const FmhaLaunch& c, LaunchStep& step) { Parameters(step).parts(c); }
+
 LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   LaunchStep step;
   step.entry = kernel;

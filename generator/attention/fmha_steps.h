@@ -28,6 +28,8 @@ std::string max_parts_of(const FmhaLaunch& c);
 std::vector<std::string> strides_of(const FmhaLaunch& c, const std::string& tensor);
 std::vector<std::string> strides_of_o(const FmhaLaunch& c);
 
+/// Appends where the parts of split keys lie in the workspace.
+void add_parts(const FmhaLaunch& c, LaunchStep& step);
 LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel);
 /// With the first step's parameters: what rows see is looked up again.
 LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first);

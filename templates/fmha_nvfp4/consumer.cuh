@@ -1,6 +1,9 @@
 // A consumer warp: 16 rows of each tile, from the ring to O.
 #pragma once
 
+#include "attention/altered_scores.cuh"
+#include "attention/sink.cuh"
+#include "attention/tree_mask.cuh"
 #include "common/ring.cuh"
 #include "fmha_nvfp4/probabilities.cuh"
 #include "fmha_nvfp4/tiles.cuh"
@@ -35,7 +38,10 @@ struct Consumer {
   static constexpr BarrierRow kFull = full_barriers(C);
   static constexpr int kSteps = score_steps(C), kColumnTiles = C.head_dim / 8;
   static constexpr int kTilesOfUnit = nvfp4::kKeysOfUnit / 8, kScoresOfUnit = 4 * kTilesOfUnit;
-  static constexpr float kRaise = 11.392317f;  // log2(448 * 6)
+  static constexpr float kRaise = 11.392317f, kLower = 1.0f / 2688.0f;  // log2(448 * 6), and its way back
+  static constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+  static constexpr Attention kAttention = attention_of(C);
+  static constexpr bool kAlters = alters_scores(kAttention.facts), kCaps = C.softcap != Softcap::none;
   using Scores = float[C.tile_n / 2];
   using Outputs = float[C.head_dim / 2];
 
@@ -45,12 +51,15 @@ struct Consumer {
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) - kWarpgroupThreads / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   common::RingPosition<C.stages> ring{};
+  const attention::Altering altering = attention::altering_of<kAttention>(p);
   // Scores are multiplied by a factor that is not negative: with a negative scale they change their signs before.
-  const float factor = fmaxf(fabsf(p.softmax_scale) * 1.4426950408889634f, 0x1p-100f);
+  const float factor =
+      kAlters ? attention::folded<kAttention>(altering) : fmaxf(fabsf(p.softmax_scale) * kLog2E, 0x1p-100f);
 
   unsigned q[kSteps][4];
   unsigned q_scales;
   float max[2], sum[2];
+  float shift[2], slope;  // row_shift, of capped scores; of the head, times log2(e)
 
   __device__ __forceinline__ Consumer(const Params& params, unsigned shared) : p(params), smem(shared) {}
 
@@ -137,13 +146,60 @@ struct Consumer {
     }
   }
 
-  // Signs, and what a row does not see.
+  // Where row_shift, lse and its like have a row's number: [batch, heads_q, seqlen_q], ragged [heads_q, queries of
+  // all].
+  __device__ __forceinline__ long long statistic_at(const Tile<C>& tile, int row) const {
+    const long long sequences = has_ragged_queries<C>() ? 0 : static_cast<long long>(tile.sequence) * p.heads_q;
+    return (sequences + tile.head) * p.seqlen_q + tile.queries.first + row;
+  }
+  __device__ __forceinline__ float row_shift_of(const Tile<C>& tile, int row) const {
+    if (row >= tile.queries.rows) return 0.0f;
+    return __uint_as_float(ptx::ld_global_u32(p.row_shift + statistic_at(tile, row)));
+  }
+
+  // Of this thread's two rows: capped, lowered.
+  __device__ __forceinline__ void alter(Scores& scores, const Tile<C>& tile, int first_key) const {
+    float distances[2];  // of the row's own key from the thread's first
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      distances[r] = static_cast<float>(row_of(tile) + lane / 4 + 8 * r + tile.keys.rows - tile.queries.rows -
+                                        first_key - lane % 4 * 8);
+#pragma unroll
+    for (int i = 0; i < C.tile_n / 2; ++i) {
+      const int row = i / 2 % 2, key = i / 16 * 32 + i % 16 / 4 * 2 + i % 2;
+      const float score = kCaps ? scores[i] + shift[row] : scores[i];
+      scores[i] = attention::altered<kAttention>(score, altering, slope, distances[row] - static_cast<float>(key));
+    }
+  }
+
+  __device__ __forceinline__ void hide_by_tree(Scores& scores, const Tile<C>& tile, int first_key) const {
+    const attention::Lengths lengths{.k = tile.keys.rows, .q = tile.queries.rows};
+    if (first_key + C.tile_n <= lengths.k - lengths.q) return;
+    const long long token =
+        has_ragged_queries<C>() ? tile.queries.first : static_cast<long long>(tile.sequence) * p.seqlen_q;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const attention::TreeRow row = attention::tree_row(p, lengths, token, row_of(tile) + lane / 4 + 8 * r);
+#pragma unroll
+      for (int group = 0; group < C.tile_n / 32; ++group) {
+        const unsigned bits = row.visible(first_key + 32 * group + lane % 4 * 8);
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          if ((bits >> e & 1) == 0) scores[16 * group + e / 2 * 4 + 2 * r + e % 2] = ptx::minus_infinity();
+      }
+    }
+  }
+
+  // Signs, what becomes of scores, and what a row does not see.
   __device__ __forceinline__ void fix_up(Scores& scores, const Tile<C>& tile, int first_key) const {
     const int row = row_of(tile);
-    if (p.softmax_scale < 0) {
+    if constexpr (kAlters) {
+      alter(scores, tile, first_key);
+    } else if (p.softmax_scale < 0) {
 #pragma unroll
       for (int i = 0; i < C.tile_n / 2; ++i) scores[i] = -scores[i];
     }
+    if constexpr (C.tree_mask != TreeMask::none) hide_by_tree(scores, tile, first_key);
     const bool hides_last = first_key + C.tile_n > tile.visible_keys(p, row).end;
     const bool hides_first = C.window != Window::none && first_key < tile.visible_keys(p, row + kRowsOfWarp - 1).begin;
     if (!hides_last && !hides_first) return;
@@ -231,34 +287,72 @@ struct Consumer {
     }
   }
 
+  // fp32 rows: of o, or of a part of split keys. Neighbouring threads have neighbouring columns.
+  static __device__ __forceinline__ void store_row(float* row, const Outputs& outputs, int r) {
+#pragma unroll
+    for (int tile = 0; tile < kColumnTiles; ++tile)
+      ptx::st_global_v2(row + 8 * tile + threadIdx.x % 4 * 2, __float_as_uint(outputs[4 * tile + 2 * r] * kLower),
+                        __float_as_uint(outputs[4 * tile + 2 * r + 1] * kLower));
+  }
+
+  __device__ __forceinline__ void store_row(char* o, const Outputs& outputs, int r, float inverse,
+                                            bool is_there) const {
+#pragma unroll
+    for (int tiles = 0; tiles < kColumnTiles; tiles += 4) {
+      unsigned words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] = ptx::cvt_pack<C.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * inverse,
+                                            outputs[4 * (tiles + i) + 2 * r + 1] * inverse);
+      transpose_quad(words);
+      if (is_there) ptx::st_global_v4(o + 16 * tiles, {words[0], words[1], words[2], words[3]});
+    }
+  }
+
   __device__ __forceinline__ void store(const Outputs& outputs, const Tile<C>& tile) {
-    constexpr float kLn2 = 0.6931471805599453f;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
-      const float inverse = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
       const int row = row_of(tile) + lane / 4 + 8 * r;
-      const int token = tile.queries.first + row;
-      char* const o = static_cast<char*>(p.o) + 2 * (tile.sequence * p.o_stride_batch + token * p.o_stride_seqlen +
-                                                     tile.head * p.o_stride_head + lane % 4 * 8);
-#pragma unroll
-      for (int tiles = 0; tiles < kColumnTiles; tiles += 4) {
-        unsigned words[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          words[i] = ptx::cvt_pack<C.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * inverse,
-                                              outputs[4 * (tiles + i) + 2 * r + 1] * inverse);
-        transpose_quad(words);
-        if (row < tile.queries.rows) ptx::st_global_v4(o + 16 * tiles, {words[0], words[1], words[2], words[3]});
+      const bool is_there = row < tile.queries.rows, is_first = lane % 4 == 0;
+      const long long at = statistic_at(tile, row);
+      // Of all of the row's logits, times log2(e), besides what the scores have of it.
+      const float apart = kCaps ? 0.0f : p.softmax_scale * kLog2E * row_shift_of(tile, row);
+      const float largest = max[r] * factor + apart;
+      if constexpr (is_split(C)) {
+        if (!is_there) continue;
+        const long long rows = static_cast<long long>(has_ragged_queries<C>() ? 1 : p.batch) * p.heads_q * p.seqlen_q;
+        const long long of_part = tile.split * rows + at;
+        store_row(p.partial_o + of_part * C.head_dim, outputs, r);
+        if (is_first)
+          ptx::st_global_v2(p.partial_sums + 2 * of_part, __float_as_uint(largest), __float_as_uint(sum[r] * kLower));
+        continue;
       }
-      if (p.lse == nullptr || lane % 4 != 0 || row >= tile.queries.rows) continue;
-      // Ragged: [heads_q, queries of all].
-      const long long sequences = has_ragged_queries<C>() ? 0 : static_cast<long long>(tile.sequence) * p.heads_q;
-      const long long at = (sequences + tile.head) * p.seqlen_q + token;
-      const float shift = __uint_as_float(ptx::ld_global_u32(p.row_shift + at));
+      const long long token = tile.queries.first + row;
+      const long long first =
+          tile.sequence * p.o_stride_batch + token * p.o_stride_seqlen + tile.head * p.o_stride_head;
+      if constexpr (C.output == Output::unnormalized) {
+        if (is_there) store_row(static_cast<float*>(p.o) + first, outputs, r);
+      } else {
+        float whole = sum[r];
+        if constexpr (C.sink != Sink::none) {
+          const float subtrahend = max[r] == ptx::minus_infinity() ? 0.0f : largest - kRaise;
+          if (p.sink != nullptr) whole += attention::sink_share(p.sink[tile.head], subtrahend);
+        }
+        store_row(static_cast<char*>(p.o) + 2 * (first + lane % 4 * 8), outputs, r, whole == 0.0f ? 0.0f : 1.0f / whole,
+                  is_there);
+      }
+      if (!is_first || !is_there) continue;
+      if constexpr (C.output == Output::unnormalized) {
+        p.row_max[at] = largest * kLn2;
+        p.row_sum[at] = sum[r] * kLower;
+      }
+      if (p.lse == nullptr) continue;
+      const float logarithm = (max[r] * factor + (ptx::lg2(sum[r]) - kRaise)) * kLn2;
       p.lse[at] = sum[r] == 0.0f ? ptx::minus_infinity()
-                                 : fmaf(p.softmax_scale, shift, (max[r] * factor + (ptx::lg2(sum[r]) - kRaise)) * kLn2);
+                  : kCaps        ? logarithm
+                                 : fmaf(p.softmax_scale, row_shift_of(tile, row), logarithm);
     }
   }
 
@@ -275,7 +369,9 @@ struct Consumer {
       for (int r = 0; r < 2; ++r) {
         max[r] = ptx::minus_infinity();
         sum[r] = 0.0f;
+        shift[r] = kCaps ? row_shift_of(tile, row_of(tile) + lane / 4 + 8 * r) : 0.0f;
       }
+      slope = C.alibi == Alibi::none ? 0.0f : attention::slope_of<kAttention>(p, tile.head);
 #pragma unroll 1
       for (int block = tile.first_block; block < tile.end_block; ++block) step(outputs, tile, block * C.tile_n);
       store(outputs, tile);

@@ -2,6 +2,7 @@
 // own from the ring on. Roles: producer.cuh, consumer.cuh (probabilities.cuh); tiles.cuh says who takes which tile.
 #pragma once
 
+#include "attention/merge.cuh"
 #include "common/illegal_config.cuh"
 #include "common/ring.cuh"
 #include "fmha_nvfp4/consumer.cuh"
@@ -10,6 +11,7 @@
 #include "ptx/address.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 #include "spec/fmha_nvfp4.h"
 
@@ -28,6 +30,10 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
+  if constexpr (is_split(C)) {
+    ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
+    ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  }
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
@@ -36,6 +42,11 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     Consumer<C>(params, smem).run();
   }
+}
+
+template <Config C>
+__device__ __forceinline__ void merge(const attention::MergeParams& params) {
+  attention::merge<attention_of(C)>(params);
 }
 
 }  // namespace tessera::fmha_nvfp4

@@ -9,14 +9,21 @@ namespace tessera::fmha_nvfp4 {
 struct Params {
   const void *q, *k, *v;
   const float *delta_s, *row_shift;
-  void* o;
-  float* lse;                                          // may be null
-  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k;  // null where there are none
+  void* o = nullptr;
+  float *lse = nullptr, *row_max = nullptr, *row_sum = nullptr;  // the first may be null
+  float *partial_o = nullptr, *partial_sums = nullptr;           // split keys
+  const int *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr, *seqused_k = nullptr;
+  const float *sink = nullptr, *alibi_slopes = nullptr;  // [heads_q]; the first may be null
+  const unsigned* tree_mask = nullptr;
+  int tree_words = 0;
   int batch, heads_q, heads_kv, seqlen_q, seqlen_k;
-  int tokens_k;                             // 0 where there are none
-  int window_size_left, window_size_right;  // -1: no bound
-  long long o_stride_head, o_stride_seqlen, o_stride_batch;
+  int num_splits = 1;
+  int tokens_k = 0;
+  int attention_chunk = 1;
+  int window_size_left = -1, window_size_right = -1;  // -1: no bound
+  long long o_stride_head = 0, o_stride_seqlen = 0, o_stride_batch = 0;
   float softmax_scale;
+  float softcap = 0.0f;
 };
 
 template <Config C>
@@ -32,15 +39,21 @@ struct Keys {
   int begin, end;
 };
 
-// tile_m queries of a head of a sequence, and the blocks of tile_n keys that some of them see.
+// tile_m queries of a head of a sequence, and the blocks of tile_n keys that some of them see; of split keys a part.
 template <Config C>
 struct Tile {
   int sequence, head, first_row;          // the row among the sequence's
+  int split = 0;                          // number of the part
   attention::SequenceRows queries, keys;  // of the sequence, in blocks of 128
   int first_block = 0, end_block = 0;     // of tile_n keys
 
   __device__ __forceinline__ Tile(const Params& p, int index) {
     constexpr bool kIsRagged = has_ragged_queries<C>();
+    if constexpr (is_split(C)) {
+      const int whole = index / p.num_splits;
+      split = index - whole * p.num_splits;
+      index = whole;
+    }
     // Heads that read the same keys are neighbours, tiles far from each other. Causal: those with most keys first.
     const int number = index / p.heads_q;
     head = index - number * p.heads_q;
@@ -66,6 +79,17 @@ struct Tile {
     const int end = visible_keys(p, last_row).end;
     first_block = visible_keys(p, first_row).begin / C.tile_n;
     end_block = end > 0 ? max((end - 1) / C.tile_n + 1, first_block) : first_block;
+    if constexpr (is_split(C)) take_part(p);
+  }
+
+  // Equal numbers of blocks for all parts but the last ones, or as many as a part's size has. A part may have none.
+  __device__ __forceinline__ void take_part(const Params& p) {
+    const int all = end_block - first_block;
+    int blocks = C.split_size / C.tile_n;
+    if constexpr (C.split_size == 0)
+      blocks = static_cast<int>(static_cast<unsigned>(all + p.num_splits - 1) / static_cast<unsigned>(p.num_splits));
+    first_block += static_cast<int>(min(static_cast<long long>(split) * blocks, static_cast<long long>(all)));
+    end_block = min(end_block, first_block + blocks);
   }
 
   // Ragged: numbers of tiles that no sequence has.
@@ -80,6 +104,11 @@ struct Tile {
       // Sizes may be as large as lengths: no sum of them leaves 31 bits.
       if (p.window_size_right >= 0) seen.end = min(seen.end, beside + min(p.window_size_right, keys.rows - beside) + 1);
       if (p.window_size_left >= 0 && beside > p.window_size_left) seen.begin = beside - p.window_size_left;
+    }
+    if constexpr (C.window == Window::chunked) {
+      // A query in front of the first key has no chunk, and sees nothing.
+      const unsigned chunk = static_cast<unsigned>(p.attention_chunk);
+      if (beside >= 0) seen.begin = static_cast<int>(static_cast<unsigned>(beside) / chunk * chunk);
     }
     return seen;
   }
@@ -100,7 +129,9 @@ struct Tile {
 
 template <Config C>
 __device__ __forceinline__ int num_tiles(const Params& p) {
-  return attention::blocks_of_all<has_ragged_queries<C>(), C.tile_m>(p.batch, p.seqlen_q, p.seqlen_q) * p.heads_q;
+  const int tiles =
+      attention::blocks_of_all<has_ragged_queries<C>(), C.tile_m>(p.batch, p.seqlen_q, p.seqlen_q) * p.heads_q;
+  return is_split(C) ? tiles * p.num_splits : tiles;
 }
 
 }  // namespace tessera::fmha_nvfp4

@@ -16,15 +16,29 @@
 // piece of memory. The warps of the other warpgroups (consumer) have 16 rows each and meet nowhere but at the slots; Q
 // comes from global memory to registers.
 //
+// Logits are what other families make of scores (templates/attention): capped, lowered by distance, hidden by a tree.
+// All of these but a cap know nothing of what all keys of a row have in common, so row_shift is added behind the
+// softmax: to lse, to the maximum, and to what a sink's logit is compared with. A cap needs it before: then row_shift
+// is added to each score, and nowhere else.
+//
+// Split keys: num_splits CTAs share a tile's blocks of keys and leave O and sums in a workspace, as un-normalised
+// output has them: relative to a row's largest logit, the first level taken out again. templates/attention/merge.cuh
+// joins them.
+//
 // Sequences are those of the kernel that quantised (templates/attention/nvfp4_sequences.cuh): queries dense or ragged,
 // keys dense, with used lengths or without, or ragged. Tiles of ragged queries are numbered as their blocks are.
 //
 // Entry parameters, in this order: const void *q, *k, *v; const float *delta_s, *row_shift; void* o; float* lse (may
-// be null); const int *cu_seqlens_q (q_layout ragged only), *cu_seqlens_k (kv_layout ragged only), *seqused_k (seqused
-// k only); int batch, heads_q, heads_kv, seqlen_q, seqlen_k; int tokens_k (kv_layout ragged only); int
-// window_size_left, window_size_right (window sliding only); long long o_stride_head, o_stride_seqlen; long long
-// o_stride_batch (q_layout dense only); float softmax_scale. Launch: grid {min(ctas_per_sm() * num_sms, tiles)}, block
-// num_threads(), smem_layout().total_bytes of shared memory.
+// be null); float *row_max, *row_sum (output unnormalized only); const int *cu_seqlens_q (q_layout ragged only),
+// *cu_seqlens_k (kv_layout ragged only), *seqused_k (seqused k only); const float *sink (sink per_head only, may be
+// null), *alibi_slopes (alibi per_head only); const unsigned* tree_mask, int tree_words (tree_mask bits only); int
+// batch, heads_q, heads_kv, seqlen_q, seqlen_k; int tokens_k (kv_layout ragged only); int attention_chunk (window
+// chunked only); int window_size_left, window_size_right (window sliding only); long long o_stride_head,
+// o_stride_seqlen; long long o_stride_batch (q_layout dense only); float softmax_scale; float softcap (softcap tanh
+// only). Split keys: in place of o, lse, row_max, row_sum and sink the entry has float* partial_o [num_splits][rows]
+// [head_dim], float* partial_sums [num_splits][rows][2], and behind seqlen_k int num_splits. Launch: grid
+// {min(ctas_per_sm() * num_sms, tiles (* num_splits))}, block num_threads(), smem_layout().total_bytes of shared
+// memory.
 #pragma once
 
 #include "spec/kernel_parts.h"
@@ -49,6 +63,13 @@ struct Config {
   QueryLayout q_layout = QueryLayout::dense;
   KvLayout kv_layout = KvLayout::dense;     // dense or ragged: keys in pages become dense where they are quantised
   UsedLengths seqused = UsedLengths::none;  // none or k
+  Sink sink = Sink::none;
+  Softcap softcap = Softcap::none;
+  Alibi alibi = Alibi::none;
+  TreeMask tree_mask = TreeMask::none;
+  Output output = Output::normalized;
+  SplitKv split_kv = SplitKv::off;  // off or on
+  int split_size = 0;               // keys of a part; 0: a share of all
   int tile_m = 128;
   int tile_n = 128;
   int stages = 3;
@@ -67,16 +88,45 @@ enum class Rule {
   format_not_nvfp4,        // elements under one scale; 16
   head_dim_not_64_or_128,  // head_dim; 128
   o_dtype_not_16_bit,      // bytes of an element of o; 2
-  window_chunked,          // 1; 0
   keys_paged,              // 1; 0
   lengths_of_queries,      // 1; 0
   lengths_of_ragged_keys,  // 1; 0
+  keys_dealt,              // 1; 0
+  part_not_of_blocks,      // split_size; tile_n
+  part_without_split,      // split_size; 0
   tile_m_not_64_or_128,    // tile_m; 128
   tile_n_not_64_or_128,    // tile_n; 128
   stages_out_of_range,     // stages; 8
   heads_packed,            // pack_gqa; 1
   shared_memory_exceeded,  // bytes; 101,376
 };
+
+TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
+// Whether O leaves as fp32 sums relative to a row's largest logit.
+TESSERA_HD constexpr bool stores_sums(const Config& c) { return is_split(c) || c.output == Output::unnormalized; }
+
+// The same facts as templates/attention asks for them. Theirs has no type of four bits: dtype is that of o.
+struct Attention {
+  AttentionFacts facts;
+  TESSERA_HD friend constexpr bool operator==(const Attention&, const Attention&) = default;
+};
+TESSERA_HD constexpr Attention attention_of(const Config& c) {
+  AttentionFacts f;
+  f.head_dim = f.head_dim_v = c.head_dim;
+  f.dtype = f.kv_dtype = f.o_dtype = c.o_dtype;
+  f.mask = c.mask;
+  f.window = c.window;
+  f.q_layout = c.q_layout;
+  f.kv_layout = c.kv_layout;
+  f.seqused = c.seqused;
+  f.sink = c.sink;
+  f.softcap = c.softcap;
+  f.alibi = c.alibi;
+  f.tree_mask = c.tree_mask;
+  f.output = c.output;
+  f.split_size = c.split_size;
+  return {f};
+}
 
 TESSERA_HD constexpr int consumer_warps(const Config& c) { return c.tile_m / kRowsOfWarp; }
 TESSERA_HD constexpr int num_threads(const Config& c) { return kWarpgroupThreads + 32 * consumer_warps(c); }
@@ -118,12 +168,14 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.dtype != BlockFormat::nvfp4) return {Rule::format_not_nvfp4, block_elements(c.dtype), nvfp4::kGroup};
   if (!nvfp4::is_head_dim(c.head_dim)) return {Rule::head_dim_not_64_or_128, c.head_dim, 128};
   if (c.o_dtype != DType::bf16 && c.o_dtype != DType::f16) return {Rule::o_dtype_not_16_bit, dtype_bytes(c.o_dtype), 2};
-  if (c.window == Window::chunked) return {Rule::window_chunked, 1, 0};
   if (c.kv_layout == KvLayout::paged) return {Rule::keys_paged, 1, 0};
   if (c.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
   if (c.kv_layout == KvLayout::ragged && c.seqused != UsedLengths::none) return {Rule::lengths_of_ragged_keys, 1, 0};
   if (!is_tile(c.tile_m)) return {Rule::tile_m_not_64_or_128, c.tile_m, 128};
   if (!is_tile(c.tile_n)) return {Rule::tile_n_not_64_or_128, c.tile_n, 128};
+  if (c.split_kv == SplitKv::dealt) return {Rule::keys_dealt, 1, 0};
+  if (c.split_size < 0 || c.split_size % c.tile_n != 0) return {Rule::part_not_of_blocks, c.split_size, c.tile_n};
+  if (c.split_size > 0 && !is_split(c)) return {Rule::part_without_split, c.split_size, 0};
   if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.pack_gqa != 1) return {Rule::heads_packed, c.pack_gqa, 1};
   if (smem_layout(c).total_bytes > kMostSmemBytes)

@@ -129,19 +129,11 @@ void check(const AttentionQuantize& quantizes, Fmha attends, Compiler& compiler,
   CAPTURE(quantize.plan.kernel);
   CAPTURE(attention.plan.kernel);
   const Inputs in = inputs_of(quantizes, of, seed);
-  const auto sizes_for = [&](const Plan& plan) {
-    NamedSizes sizes = in.sizes;
-    if (plan.problem.get_if<Fmha>() != nullptr && attends.window == Window::sliding) {
-      sizes["window_size_left"] = 37;
-      sizes["window_size_right"] = 5;
-    }
-    return sizes;
-  };
   std::vector<std::string> problems;
   for (const Schedule schedule : {Schedule::fair, Schedule::adversarial}) {
     quantize.device.set_schedule(schedule, seed);
     const reference::Tensors units =
-        launch_once(quantize.device, quantize.launcher, sizes_for(quantize.plan), {}, in.tensors, problems);
+        launch_once(quantize.device, quantize.launcher, in.sizes, {}, in.tensors, problems);
     const auto view = [](const reference::Tensors& of_all, const char* name) { return of_all.at(name).view(); };
     const reference::AttentionTensors x{view(in.tensors, "q"), view(in.tensors, "k"), view(in.tensors, "v")};
     const reference::Comparison quantized = reference::check_quantized_sequences(x, in.layout, units, 1);
@@ -152,22 +144,14 @@ void check(const AttentionQuantize& quantizes, Fmha attends, Compiler& compiler,
     reference::Tensors operands = nvfp4_operands(units);
     for (const char* const name : {"cu_seqlens_q", "cu_seqlens_k", "seqused_k"})
       if (const auto found = in.tensors.find(name); found != in.tensors.end()) operands.emplace(name, found->second);
-    reference::Nvfp4Check by;
-    by.mask = attends.mask;
-    if (attends.window == Window::sliding) {
-      by.window_size_left = 37;
-      by.window_size_right = 5;
-    }
-    by.softmax_scale = 1 / std::sqrt(static_cast<double>(attends.head_dim));
-    by.tile_m = attention.plan.number("tile_m");
-    by.tile_n = attention.plan.number("tile_n");
-    by.jobs = 1;
-    const reference::Tensors outputs = launch_once(attention.device, attention.launcher, sizes_for(attention.plan),
-                                                   {by.softmax_scale}, operands, problems);
+    const Nvfp4Launch by = nvfp4_launch(attention.launcher, attention.plan, in.sizes,
+                                        {.window_size_left = 37, .window_size_right = 5}, of.queries, operands);
+    const reference::Tensors outputs =
+        launch_once(attention.device, attention.launcher, by.sizes, by.scalars, operands, problems);
     const reference::Comparison attended =
         reference::check_nvfp4_sequences({view(operands, "q"), view(operands, "k"), view(operands, "v"),
                                           view(operands, "delta_s"), view(operands, "row_shift")},
-                                         in.layout, {view(outputs, "o"), view(outputs, "lse")}, by);
+                                         in.layout, nvfp4_outputs(outputs), by.check);
     for (const std::string& text : attended.problems) FAIL_CHECK(text);
     CHECK(attended.rows_checked > 0);
     // Rows of no sequence are nobody's.
@@ -210,6 +194,11 @@ TEST_CASE("nvfp4: ragged queries, ragged keys, used lengths and pages") {
       if (one.kv_layout != KvLayout::ragged) quantizes.seqused = attends.seqused = UsedLengths::k;
       if (seed % 3 == 0) attends.window = Window::sliding;
       if (seed % 4 == 1) attends.tile_m = 64;
+      if (seed % 3 == 1) attends.split_kv = SplitKv::on;
+      if (seed % 4 >= 2) attends.sink = Sink::per_head;
+      if (seed % 5 >= 3) attends.softcap = Softcap::tanh;
+      if (seed % 5 == 2) attends.alibi = Alibi::per_head;
+      if (mask == Mask::none && attends.window == Window::none) attends.tree_mask = TreeMask::bits;
       if (sample.takes()) check(quantizes, attends, *compiler, kSequences[seed / 2 % 2], seed);
       ++seed;
     }

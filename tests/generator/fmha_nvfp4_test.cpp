@@ -37,7 +37,10 @@ TEST_CASE("fmha nvfp4: an illegal fact is refused with the rule that it breaks")
         "fmha has no kernel for dtype nvfp4 on sm_90a: there is one for sm_120 and sm_121 with suffix a or f");
   CHECK(unsupported({{"arch", "sm_100a"}}) ==
         "fmha has no kernel for dtype nvfp4 on sm_100a: there is one for sm_120 and sm_121 with suffix a or f");
-  CHECK(unsupported({{"sink", "per_head"}}) == "fmha has no kernel for sink per_head with dtype nvfp4");
+  CHECK(unsupported({{"sink", "per_head"}, {"output", "unnormalized"}}).substr(0, 40) ==
+        "sink per_head with output unnormalized: ");
+  CHECK(unsupported({{"tree_mask", "bits"}, {"mask", "causal"}}) ==
+        "tree_mask bits with mask causal: its bits say what queries see of each other: take mask none");
   CHECK(unsupported({{"kv_layout", "paged"}}) ==
         "head_dim 128, nvfp4, tile 128x128, 3 stages: kv_layout paged: keys in pages become dense where they are "
         "quantised (attention_quantize), take dense");
@@ -48,13 +51,19 @@ TEST_CASE("fmha nvfp4: an illegal fact is refused with the rule that it breaks")
         "end, take none");
   CHECK(unsupported({{"head_dim_v", "64"}}) ==
         "fmha has no kernel for head_dim_v 64 beside head_dim 128 with dtype nvfp4");
-  CHECK(unsupported({{"split_kv", "on"}}) == "fmha has no kernel for split_kv on with dtype nvfp4");
+  CHECK(unsupported({{"split_kv", "dealt"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 3 stages, keys split: split_kv dealt: there is no kernel for it with dtype "
+        "nvfp4, take on");
+  CHECK(unsupported({{"split_size", "100"}}) ==
+        "head_dim 128, nvfp4, tile 128x128, 3 stages, keys split: split_size 100, a multiple of tile_n = 128 needed: "
+        "parts are whole steps");
+  CHECK(unsupported({{"split_size", "128"}, {"split_kv", "off"}}) == "split_size 128 with split_kv off: take on");
   CHECK(unsupported({{"head_dim", "96"}}) ==
         "head_dim 96, nvfp4, tile 128x128, 3 stages: head_dim 96, 64 or 128 needed (one or two steps of 64 products)");
   CHECK(unsupported({{"o_dtype", "f32"}}) ==
         "head_dim 128, nvfp4, tile 128x128, 3 stages: o_dtype f32: take bf16 or f16");
   CHECK(unsupported({{"window", "chunked"}}) ==
-        "head_dim 128, nvfp4, tile 128x128, 3 stages: window chunked: there is no kernel for it with dtype nvfp4");
+        "window chunked with mask none: a query sees the keys of its chunk up to itself: take mask causal");
   CHECK(unsupported({{"window_size_left", "5"}}) ==
         "window_size_left and window_size_right are sizes of a window, and window is none: take sliding");
 }
@@ -86,6 +95,26 @@ TEST_CASE("fmha nvfp4: tiles of 128 queries, of 64 where there are no more") {
         "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_ragged_raggedk_to_bf16");
   CHECK(planned({{"seqused", "k"}}).kernel == "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_usedk_to_bf16");
   CHECK(planned({}).field("dtype") == "nvfp4");
+  CHECK(planned({{"sink", "per_head"}, {"softcap", "tanh"}, {"alibi", "per_head"}, {"split_kv", "on"}}).kernel ==
+        "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_sink_softcap_alibi_split_to_bf16");
+  CHECK(planned({{"tree_mask", "bits"}, {"output", "unnormalized"}}).kernel ==
+        "tessera_fmha_nvfp4_sm120a_d128_128x64_s3_full_tree_unnormalized_to_bf16");
+  CHECK(planned({{"split_size", "256"}, {"mask", "causal"}, {"window", "chunked"}}).kernel ==
+        "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_causal_chunked_split256_to_bf16");
+}
+
+TEST_CASE("fmha nvfp4: keys are split where few queries are known to see many") {
+  const auto split = [](const Fields& fields) { return planned(fields).field("split_kv"); };
+  CHECK(split({}) == "off");
+  CHECK(split({{"seqlen_q", "1"}, {"seqlen_k", "8192"}}) == "on");
+  CHECK(split({{"seqlen_q", "1"}}) == "off");
+  CHECK(split({{"seqlen_q", "1"}, {"seqlen_k", "1000"}}) == "off");
+  CHECK(split({{"seqlen_q", "65"}, {"seqlen_k", "8192"}}) == "off");
+  CHECK(split({{"seqlen_q", "1"}, {"seqlen_k", "8192"}, {"batch", "8"}, {"heads_q", "32"}, {"heads_kv", "8"}}) ==
+        "off");
+  const Plan plan = planned({{"split_kv", "on"}, {"sink", "per_head"}});
+  REQUIRE(plan.launch.steps.size() == 2);
+  CHECK(plan.launch.steps[1].entry == plan.kernel + "_merge");
 }
 
 }  // namespace fmha_nvfp4_test

@@ -1,0 +1,19 @@
+// The launch of attention of NVFP4 operands, which a planner describes: fmha_nvfp4_launch.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spec/fmha_nvfp4.h"
+#include "tessera/launch.h"
+
+namespace tessera {
+
+inline bool has_ragged_queries(const fmha_nvfp4::Config& c) { return c.q_layout == QueryLayout::ragged; }
+inline bool has_ragged_keys(const fmha_nvfp4::Config& c) { return c.kv_layout == KvLayout::ragged; }
+
+/// Numbers that say where the rows of sequences lie.
+std::vector<BufferSpec> nvfp4_places_of(const fmha_nvfp4::Config& config);
+LaunchPlan fmha_nvfp4_launch(const fmha_nvfp4::Config& config, const std::string& arch, const std::string& kernel);
+
+}  // namespace tessera
