@@ -25,7 +25,17 @@ from .errors import (
 )
 from .jit import Jit, check, default_jit, plan, set_default_jit, warm
 from .kernel import Kernel, Launch
-from .operators import dequantize, fmha, gemm, moe_route, quantize, rows
+from .operators import (
+    Nvfp4Operands,
+    attention_quantize,
+    dequantize,
+    fmha,
+    fmha_nvfp4,
+    gemm,
+    moe_route,
+    quantize,
+    rows,
+)
 
 __version__ = _core.version()
 __all__ = [
@@ -39,13 +49,16 @@ __all__ = [
     "Jit",
     "Kernel",
     "Launch",
+    "Nvfp4Operands",
     "TesseraError",
     "UnsupportedError",
     "UsageError",
+    "attention_quantize",
     "check",
     "default_jit",
     "dequantize",
     "fmha",
+    "fmha_nvfp4",
     "gemm",
     "moe_route",
     "plan",

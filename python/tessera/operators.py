@@ -6,6 +6,8 @@ bind once (`tessera.Kernel(...).bind(...)`) and launch that.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from . import arrays
 from .emulator import Emulator
 from .errors import UsageError
@@ -175,6 +177,146 @@ def _decode_hints(
         "seqlen_q": q.shape[1],
         "seqlen_k": _power_of_two(seqlen_k),
     }
+
+
+class Nvfp4Operands(NamedTuple):
+    """q, k and v of attention in NVFP4, as tessera.attention_quantize makes them and tessera.fmha_nvfp4 takes them."""
+
+    q_units: Any  #: bytes in the order that the kernel's lanes take them: docs/layouts.md
+    k_units: Any
+    v_units: Any
+    q_mean: Any  #: fp32, of each block of 128 queries; k_mean: of each sequence's keys
+    k_mean: Any
+    delta_s: Any  #: fp32, what restores scores; row_shift: what restores logarithms of sums
+    row_shift: Any
+    sizes: dict[str, int]  #: batch, seqlen_q, seqlen_k, and tokens_k of ragged keys
+    fields: dict[str, Any]  #: head_dim, and how rows of sequences lie
+    places: dict[str, Any]  #: cu_seqlens_q, cu_seqlens_k, seqused_k: those that were given
+
+
+def attention_quantize(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    seqused_k: Any = None,
+    block_table: Any = None,
+    max_seqlen_k: int | None = None,
+    dtype: str | None = None,
+    device: Device = None,
+    stream: int | None = None,
+    workspace: Any = None,
+    jit: Jit | None = None,
+    **fields: Any,
+) -> Nvfp4Operands:
+    """q, k and v in bf16 or f16 to NVFP4, for tessera.fmha_nvfp4: k without its mean over a sequence, q without that of
+    each 128 queries, and what restores scores of both in fp32.
+
+    Shapes, lengths and pages: as of tessera.fmha, head_dim 64 or 128. Keys in pages become dense ones.
+
+    device, stream, workspace and errors: as of tessera.fmha; the emulator's target is sm_120a.
+    """
+    of_q, of_k, of_v = arrays.view("q", q), arrays.view("k", k), arrays.view("v", v)
+    chosen: dict[str, Any] = {"head_dim": of_q.shape[-1], "dtype": dtype or of_q.dtype}
+    places: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    if cu_seqlens_q is not None:
+        chosen["q_layout"] = "ragged"
+        places["cu_seqlens_q"] = cu_seqlens_q
+    if cu_seqlens_k is not None:
+        chosen["kv_layout"] = "ragged"
+        places["cu_seqlens_k"] = cu_seqlens_k
+        sizes = {"tokens_k": of_k.shape[0], "seqlen_k": max_seqlen_k or of_k.shape[0]}
+    elif block_table is not None:
+        chosen |= {"kv_layout": "paged", "page_size": of_k.shape[1]}
+        most = arrays.view("block_table", block_table).shape[-1] * of_k.shape[1]
+        sizes = {"seqlen_k": max_seqlen_k or most}
+    else:
+        sizes = {"seqlen_k": of_k.shape[1]}
+    if seqused_k is not None:
+        chosen["seqused"] = "k"
+        places["seqused_k"] = seqused_k
+    given = places if block_table is None else places | {"block_table": block_table}
+    chosen |= _nvfp4_target(device) | fields
+    kernel = _kernel("attention_quantize", of_q, device, jit, chosen)
+    made = kernel(device=device, stream=stream, workspace=workspace, q=of_q, k=of_k, v=of_v, **given, **sizes)
+    sizes |= {"seqlen_q": of_q.shape[-3], "heads_q": of_q.shape[-2], "heads_kv": of_k.shape[-2]}
+    ragged = next((name for name in ("cu_seqlens_q", "cu_seqlens_k") if name in places), None)
+    sizes["batch"] = of_q.shape[0] if cu_seqlens_q is None else arrays.view(ragged, places[ragged]).shape[0] - 1
+    # Pages are no more: their keys lie dense now.
+    lie = {name: chosen[name] for name in ("head_dim", "q_layout", "kv_layout", "seqused") if name in chosen}
+    if block_table is not None:
+        lie |= {"kv_layout": "dense", "seqused": "k"}
+    names = ("q_units", "k_units", "v_units", "q_mean", "k_mean", "delta_s", "row_shift")
+    return Nvfp4Operands(*(made[name] for name in names), sizes, lie, places)
+
+
+def _nvfp4_target(device: Device) -> dict[str, str]:
+    return {"arch": "sm_120a"} if isinstance(device, str) else {}
+
+
+def fmha_nvfp4(
+    operands: Nvfp4Operands,
+    *,
+    causal: bool = False,
+    softmax_scale: float | None = None,
+    window: tuple[int, int] | None = None,
+    softcap: float | None = None,
+    sink: Any = None,
+    alibi_slopes: Any = None,
+    out: Any = None,
+    return_lse: bool = False,
+    lse: Any = None,
+    device: Device = None,
+    stream: int | None = None,
+    workspace: Any = None,
+    jit: Jit | None = None,
+    **fields: Any,
+) -> Any:
+    """Attention of what tessera.attention_quantize made, on sm_120 and sm_121: o, or (o, lse) with return_lse.
+
+    Both products are of four bits. What that costs in accuracy: bench/results/nvfp4-accuracy.md. o is bf16, or f16 with
+    o_dtype="f16". Other arguments, shapes of o and lse, device, stream, workspace and errors: as of tessera.fmha.
+    """
+    of_q = arrays.view("q_units", operands.q_units)
+    chosen: dict[str, Any] = {"dtype": "nvfp4"} | operands.fields
+    values: dict[str, Any] = dict(operands.sizes) | operands.places
+    if causal:
+        chosen["mask"] = "causal"
+    if window is not None:
+        chosen["window"] = "sliding"
+        values["window_size_left"], values["window_size_right"] = window
+    for name, value, field, word in (
+        ("softcap", softcap, "softcap", "tanh"),
+        ("sink", sink, "sink", "per_head"),
+        ("alibi_slopes", alibi_slopes, "alibi", "per_head"),
+    ):
+        if value is not None:
+            chosen[field] = word
+            values[name] = value
+    hints = ("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k")
+    if fields.pop("hints", True) and "q_layout" not in chosen and values["seqlen_q"] <= _FEW_QUERIES:
+        rounded = ("batch", "seqlen_k")
+        chosen |= {name: _power_of_two(values[name]) if name in rounded else values[name] for name in hints}
+    chosen |= _nvfp4_target(device) | fields
+    kernel = _kernel("fmha", of_q, device, jit, chosen)
+    outputs = kernel(
+        device=device,
+        stream=stream,
+        workspace=workspace,
+        q=of_q,
+        k=operands.k_units,
+        v=operands.v_units,
+        delta_s=operands.delta_s,
+        row_shift=operands.row_shift,
+        o=out,
+        lse=lse if lse is not None else (True if return_lse else None),
+        softmax_scale=softmax_scale,
+        **values,
+    )
+    return (outputs["o"], outputs["lse"]) if return_lse else outputs["o"]
 
 
 def gemm(

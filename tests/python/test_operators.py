@@ -57,6 +57,36 @@ def test_fmha_decode_over_pages(random):
     assert worst(o, attention(q, k, v, causal=True, lengths=lengths)[0]) < 0.02
 
 
+def cosine(found, expected):
+    found = found.astype(numpy.float64)
+    return (found * expected).sum() / numpy.sqrt((found**2).sum() * (expected**2).sum())
+
+
+def test_fmha_nvfp4(random):
+    """Both steps, near attention of what came: dense with a column that all rows have in common, and over pages."""
+    q, k, v = normal(random, (2, 40, 4, 64), bf16), *(normal(random, (2, 150, 2, 64), bf16) for _ in range(2))
+    q[..., 7] += bf16(15)
+    k[..., 7] += bf16(15)
+    operands = tessera.attention_quantize(q, k, v, device="emulator")
+    o, lse = tessera.fmha_nvfp4(operands, causal=True, return_lse=True, device="emulator")
+    expected, expected_lse = attention(q, k, v, causal=True)
+    assert (o.dtype, o.shape, lse.dtype, lse.shape) == (bf16, q.shape, numpy.float32, (2, 4, 40))
+    assert cosine(o, expected) > 0.97 and worst(lse, expected_lse) < 0.3
+    sink = numpy.full(4, 200, numpy.float32)  # far above all scores but those of the common column, which are 28
+    assert worst(tessera.fmha_nvfp4(operands, sink=sink, device="emulator"), 0) == 0
+
+    page, max_pages, lengths = 16, 12, numpy.array([190, 33], numpy.int32)
+    pool_k, pool_v = (normal(random, (2 * max_pages, page, 2, 64), bf16) for _ in range(2))
+    table = random.permutation(2 * max_pages).astype(numpy.int32).reshape(2, max_pages)
+    emulator = tessera.Emulator(arch="sm_120a", detects_races=True)
+    q = normal(random, (2, 1, 4, 64), bf16)
+    operands = tessera.attention_quantize(q, pool_k, pool_v, block_table=table, seqused_k=lengths, device=emulator)
+    o = tessera.fmha_nvfp4(operands, causal=True, split_kv="on", device=emulator)
+    k, v = (pool[table].reshape(2, max_pages * page, 2, 64) for pool in (pool_k, pool_v))
+    assert emulator.findings == []
+    assert cosine(o, attention(q, k, v, causal=True, lengths=lengths)[0]) > 0.97
+
+
 def test_kernel_is_bound_once_and_launched_often(qkv, random):
     q, k, v = qkv
     kernel = tessera.Kernel("fmha", head_dim=64, mask="causal")
