@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "emulator/findings/unwritten_registers.h"
+#include "emulator/loaded_image.h"
 #include "emulator/machine.h"
 #include "emulator/memory/lazy_fill.h"
 #include "emulator/memory/tensor_map.h"
@@ -41,65 +42,6 @@ const char* to_string(Schedule schedule) noexcept {
   return "";
 }
 namespace {
-
-constexpr std::int64_t kMaxStaticBytes = 49152;  // without set_max_dynamic_smem
-
-/// An entry, and what a launch needs besides.
-struct LoadedEntry {
-  const Program* program = nullptr;
-  const Entry* entry = nullptr;
-  std::int64_t max_dynamic_smem = 0;
-};
-
-class EmulatedImage final : public LoadedImage {
- public:
-  EmulatedImage(std::unique_ptr<Program> program, std::weak_ptr<GlobalMemory> memory, std::int64_t max_smem)
-      : program_(std::move(program)), memory_(std::move(memory)), max_smem_(max_smem) {
-    for (const Entry& entry : program_->entries)
-      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes};
-  }
-  ~EmulatedImage() override {
-    if (const std::shared_ptr<GlobalMemory> memory = memory_.lock())
-      for (const ModuleVariable& variable : program_->variables) memory->free(variable.address);
-  }
-  EntryHandle entry(std::string_view name) override {
-    const auto it = entries_.find(name);
-    if (it != entries_.end()) {
-      const std::vector<Diagnostic>& problems = it->second.entry->problems;
-      if (!problems.empty()) throw_diagnostics(ErrorKind::compile, problems);
-      return {reinterpret_cast<std::uintptr_t>(&it->second)};
-    }
-    std::string names;
-    for (const auto& [known, entry] : entries_) names += (names.empty() ? "" : ", ") + known;
-    throw Error(ErrorKind::device, fmt::format("emulator: the image has no kernel '{}'; it has: {}", name, names));
-  }
-  std::vector<ParameterLayout> parameters(EntryHandle handle) override {
-    std::vector<ParameterLayout> layouts;
-    for (const ParameterSlot& slot : reinterpret_cast<const LoadedEntry*>(handle.handle)->entry->parameters)
-      layouts.push_back({slot.offset, slot.bytes});
-    return layouts;
-  }
-  void set_max_dynamic_smem(EntryHandle handle, std::int64_t bytes) override {
-    auto& loaded = *reinterpret_cast<LoadedEntry*>(handle.handle);
-    const std::int64_t most = max_smem_ - loaded.entry->static_smem_bytes;
-    if (bytes < 0 || bytes > most)
-      throw Error(ErrorKind::device, fmt::format("emulator: {} bytes of dynamic shared memory for "
-                                                 "'{}': at most {}",
-                                                 bytes, loaded.entry->name, most));
-    loaded.max_dynamic_smem = std::max(loaded.max_dynamic_smem, bytes);
-  }
-  DeviceVariable variable(std::string_view name) const {
-    for (const ModuleVariable& known : program_->variables)
-      if (known.name == name) return {known.address, known.bytes};
-    throw Error(ErrorKind::device, fmt::format("emulator: the image has no variable '{}'", name));
-  }
-
- private:
-  std::unique_ptr<Program> program_;
-  std::weak_ptr<GlobalMemory> memory_;  // goes with the device: kernels that a host keeps do not hold it
-  std::int64_t max_smem_ = 0;
-  std::map<std::string, LoadedEntry, std::less<>> entries_;
-};
 
 DeviceInfo make_info(const DeviceOptions& options) {
   DeviceInfo info;
@@ -265,7 +207,10 @@ void EmulatedDevice::set_bytes(DevicePointer to, std::uint8_t value, std::size_t
   state_->prior_grids.clear();
   if (bytes == 0) return;
   state_->check_range("fill", to, bytes);
-  lazy_fill(state_->memory->data(to), bytes, std::byte{value});
+  if (state_->memory->is_shared(to, bytes))
+    std::memset(state_->memory->data(to), value, bytes);
+  else
+    lazy_fill(state_->memory->data(to), bytes, std::byte{value});
   state_->memory->mark_initialised(to, bytes);
 }
 
@@ -438,6 +383,29 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
 
 DeviceVariable EmulatedDevice::variable(const LoadedImage& image, std::string_view name) const {
   return dynamic_cast<const EmulatedImage&>(image).variable(name);
+}
+
+KernelFacts EmulatedDevice::facts(EntryHandle handle) {
+  const Entry& entry = *reinterpret_cast<const LoadedEntry*>(handle.handle)->entry;
+  return {entry.static_smem_bytes, entry.local_bytes,     entry.max_threads,
+          entry.max_registers,     entry.min_ctas_per_sm, entry.required_cluster};
+}
+
+void EmulatedDevice::share_with_host(DevicePointer pointer, std::size_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  state_->check_range("share", pointer, bytes);
+  state_->memory->share_with_host(pointer, bytes);
+  state_->memory->mark_initialised(pointer, bytes);
+}
+
+DevicePointer EmulatedDevice::map_host(void* host, std::size_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  return state_->memory->map_host(host, bytes);
+}
+
+void EmulatedDevice::set_num_sms(int num_sms) {
+  const std::lock_guard lock(state_->mutex);
+  state_->options.num_sms = num_sms;
 }
 
 LaunchStatistics EmulatedDevice::statistics() const {

@@ -58,6 +58,7 @@ GlobalMemory::GlobalMemory(std::uint64_t capacity_bytes, std::uint64_t least_byt
 }
 
 GlobalMemory::~GlobalMemory() {
+  release_aliases();
   munmap(data_, capacity_);
   munmap(shadow_, capacity_);
 }
@@ -88,6 +89,7 @@ bool GlobalMemory::free(std::uint64_t address) noexcept {
   const auto it = live_.find(address);
   if (it == live_.end()) return false;
   const std::uint64_t start = address - kGlobalBase;
+  unshare(start, it->second);
   if (it->second >= kLazyBytes) {
     // Pages that were filled lazily would come back as they were.
     lazy_clear(data_ + start, it->second);

@@ -55,6 +55,14 @@ class GlobalMemory {
   bool heap_free(std::uint64_t address) noexcept;
   std::uint64_t capacity() const noexcept { return capacity_; }
 
+  /// The host reads and writes these bytes, too, at the same address: whole pages of the range and, where it ends
+  /// inside of pages, of its neighbours (host_memory.cpp). Throws Error{device} where the addresses are taken.
+  void share_with_host(std::uint64_t address, std::uint64_t bytes);
+  /// An address for bytes that the host has already: both work on the same pages. Contents stay. Throws Error{device}.
+  std::uint64_t map_host(void* host, std::uint64_t bytes);
+  /// Some byte of the range is on a page that the host sees.
+  bool is_shared(std::uint64_t address, std::uint64_t bytes) const noexcept;
+
   bool contains(std::uint64_t address, std::uint64_t bytes) const noexcept {
     return address - kGlobalBase < capacity_ && bytes <= capacity_ - (address - kGlobalBase);
   }
@@ -79,6 +87,10 @@ class GlobalMemory {
 
  private:
   std::uint64_t allocate(std::uint64_t bytes, std::uint64_t gap);
+  void share_pages(std::uint64_t first, std::uint64_t bytes, void* host);
+  void unshare(std::uint64_t start, std::uint64_t bytes) noexcept;
+  void reserve_aliases();
+  void release_aliases() noexcept;
 
   std::uint64_t capacity_ = 0;
   std::uint64_t next_ = 0;
@@ -88,6 +100,8 @@ class GlobalMemory {
   std::map<std::uint64_t, std::uint64_t> freed_;  // start -> bytes, reused when next_ reaches the end
   std::map<std::uint64_t, std::uint64_t> heap_;   // start -> bytes, of the live ones that kernels made
   std::uint64_t heap_bytes_ = 0;
+  std::map<std::uint64_t, std::uint64_t> shared_;  // page offset -> bytes
+  bool owns_aliases_ = false;
   mutable std::mutex mutex_;
 };
 

@@ -4,6 +4,7 @@
 // since the last synchronisation are its result; a failure stops the launch that had it.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -39,6 +40,16 @@ struct DeviceVariable {
   std::size_t bytes = 0;
 };
 
+/// What a kernel's PTX says about its launches.
+struct KernelFacts {
+  std::uint32_t static_smem_bytes = 0;
+  std::uint32_t local_bytes = 0;      ///< of one thread
+  std::uint32_t max_threads = 0;      ///< .maxntid or .reqntid; 0: not stated
+  std::uint32_t max_registers = 0;    ///< .maxnreg; 0: not stated
+  std::uint32_t min_ctas_per_sm = 0;  ///< .minnctapersm; 0: not stated
+  std::array<std::uint32_t, 3> required_cluster{0, 0, 0};
+};
+
 class EmulatedDevice final : public Device, public PointerProbe {
  public:
   explicit EmulatedDevice(const DeviceOptions& options = {});
@@ -69,6 +80,15 @@ class EmulatedDevice final : public Device, public PointerProbe {
   std::unique_ptr<LoadedImage> load_ptx(std::string_view ptx, std::string_view file);
   /// A variable of the module in .global or .const, by its name in the PTX. Throws Error{device} where it has none.
   DeviceVariable variable(const LoadedImage& image, std::string_view name) const;
+  /// Of a kernel that LoadedImage::entry gave.
+  static KernelFacts facts(EntryHandle entry);
+  /// The host reads and writes these bytes, too, at the same address; they count as written. One device of a process
+  /// can do so. Throws Error{device}.
+  void share_with_host(DevicePointer pointer, std::size_t bytes);
+  /// An address for memory that the host has already: both work on the same bytes, which free() leaves to the host.
+  DevicePointer map_host(void* host, std::size_t bytes);
+  /// CTAs that run at once, for the launches that follow.
+  void set_num_sms(int num_sms);
   /// Fills with a byte and forgets that anybody wrote here: a kernel that reads it first is reported.
   void poison(DevicePointer to, std::uint8_t value, std::size_t bytes);
   /// How many bytes nobody has written, neither a copy nor a kernel.

@@ -1,0 +1,79 @@
+// A module on the emulated device: what EmulatedDevice::load_ptx gives, and what an EntryHandle stands for.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emulator/memory/memory.h"
+#include "emulator/syntax/resolver.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+
+namespace tessera::emulator {
+
+inline constexpr std::int64_t kMaxStaticBytes = 49152;  // without set_max_dynamic_smem
+
+/// An entry, and what a launch needs besides.
+struct LoadedEntry {
+  const Program* program = nullptr;
+  const Entry* entry = nullptr;
+  std::int64_t max_dynamic_smem = 0;
+};
+
+class EmulatedImage final : public LoadedImage {
+ public:
+  EmulatedImage(std::unique_ptr<Program> program, std::weak_ptr<GlobalMemory> memory, std::int64_t max_smem)
+      : program_(std::move(program)), memory_(std::move(memory)), max_smem_(max_smem) {
+    for (const Entry& entry : program_->entries)
+      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes};
+  }
+  ~EmulatedImage() override {
+    if (const std::shared_ptr<GlobalMemory> memory = memory_.lock())
+      for (const ModuleVariable& variable : program_->variables) memory->free(variable.address);
+  }
+  EntryHandle entry(std::string_view name) override {
+    const auto it = entries_.find(name);
+    if (it != entries_.end()) {
+      const std::vector<Diagnostic>& problems = it->second.entry->problems;
+      if (!problems.empty()) throw_diagnostics(ErrorKind::compile, problems);
+      return {reinterpret_cast<std::uintptr_t>(&it->second)};
+    }
+    std::string names;
+    for (const auto& [known, entry] : entries_) names += (names.empty() ? "" : ", ") + known;
+    throw Error(ErrorKind::device, fmt::format("emulator: the image has no kernel '{}'; it has: {}", name, names));
+  }
+  std::vector<ParameterLayout> parameters(EntryHandle handle) override {
+    std::vector<ParameterLayout> layouts;
+    for (const ParameterSlot& slot : reinterpret_cast<const LoadedEntry*>(handle.handle)->entry->parameters)
+      layouts.push_back({slot.offset, slot.bytes});
+    return layouts;
+  }
+  void set_max_dynamic_smem(EntryHandle handle, std::int64_t bytes) override {
+    auto& loaded = *reinterpret_cast<LoadedEntry*>(handle.handle);
+    const std::int64_t most = max_smem_ - loaded.entry->static_smem_bytes;
+    if (bytes < 0 || bytes > most)
+      throw Error(ErrorKind::device, fmt::format("emulator: {} bytes of dynamic shared memory for "
+                                                 "'{}': at most {}",
+                                                 bytes, loaded.entry->name, most));
+    loaded.max_dynamic_smem = std::max(loaded.max_dynamic_smem, bytes);
+  }
+  DeviceVariable variable(std::string_view name) const {
+    for (const ModuleVariable& known : program_->variables)
+      if (known.name == name) return {known.address, known.bytes};
+    throw Error(ErrorKind::device, fmt::format("emulator: the image has no variable '{}'", name));
+  }
+
+ private:
+  std::unique_ptr<Program> program_;
+  std::weak_ptr<GlobalMemory> memory_;  // goes with the device: kernels that a host keeps do not hold it
+  std::int64_t max_smem_ = 0;
+  std::map<std::string, LoadedEntry, std::less<>> entries_;
+};
+
+}  // namespace tessera::emulator
