@@ -25,7 +25,8 @@ void EmulatorFlags::add_to(FlagSet& flags) {
   flags.number("--max-instructions", "N", max_instructions, 1,
                "stop a launch after this many warp instructions (default: 2^40)");
   flags.number("--max-seconds", "N", max_seconds, 0, "stop a launch after this time (default: 600); 0: never");
-  flags.number("--sms", "N", num_sms, 1, "multiprocessors of the emulated GPU, one CTA on each at a time (default: 4)");
+  flags.number("--sms", "N", num_sms, 1,
+               "multiprocessors of the emulated GPU, one CTA on each at a time (default: 4; of a program the GPU's)");
   flags.number(
       "--cpu-threads", "N", threads, 1,
       "threads of the CPU, 1 (default) or 2: each runs half of the clusters where these do not speak to each other");
@@ -57,31 +58,10 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, 
   options.detects_unwritten_registers = is_strict;
   if (threads > 2) throw Error(ErrorKind::usage, fmt::format("--cpu-threads = {}: must be 1 or 2", threads));
   options.threads = static_cast<int>(threads);
-  options.num_sms = static_cast<int>(std::min<std::int64_t>(num_sms, 4096));
+  if (num_sms != 0) options.num_sms = static_cast<int>(std::min<std::int64_t>(num_sms, 4096));
   std::FILE* const prints = call.is_json() ? call.host().err : call.host().out;
   options.print = [prints](std::string_view text) { std::fwrite(text.data(), 1, text.size(), prints); };
   return std::make_unique<emulator::EmulatedDevice>(options);
-}
-
-OrderedJson finding_json(const emulator::EmulatorFinding& finding) {
-  OrderedJson json{{"name", finding.name}, {"is_failure", finding.is_failure}, {"message", finding.message}};
-  if (!finding.cause.empty()) json["cause"] = finding.cause;
-  if (!finding.entry.empty()) json["entry"] = finding.entry;
-  if (finding.ptx_line > 0) json["ptx_line"] = finding.ptx_line;
-  if (!finding.instruction.empty()) json["instruction"] = finding.instruction;
-  if (finding.source_line > 0) {
-    json["source_file"] = finding.source_file;
-    json["source_line"] = finding.source_line;
-    json["source_place"] = finding.source_place;
-  }
-  if (finding.warp >= 0) {
-    json["cta"] = finding.cta;
-    json["warp"] = finding.warp;
-  }
-  if (finding.lane >= 0) json["lane"] = finding.lane;
-  if (finding.has_address) json["address"] = finding.address;
-  json["count"] = finding.count;
-  return json;
 }
 
 bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emulator::EmulatorFinding> found) {

@@ -8,6 +8,7 @@
 
 #include "base/launch_json.h"
 #include "cli/flags.h"
+#include "emulator/findings/finding_json.h"
 #include "tessera/emulator/device.h"
 
 namespace tessera::cli {
@@ -19,8 +20,8 @@ struct EmulatorFlags {
   std::int64_t max_instructions = std::int64_t{1} << 40;
   std::int64_t max_seconds = 600;  ///< of one launch; 0: no limit
   bool detects_races = false;
-  bool is_strict = false;  ///< hazards fail the call, races among them
-  std::int64_t num_sms = emulator::DeviceOptions{}.num_sms;
+  bool is_strict = false;    ///< hazards fail the call, races among them
+  std::int64_t num_sms = 0;  ///< 0: the default
   std::int64_t threads = 1;
   bool shows_statistics = false;
   std::string trace, timeline;  ///< files
@@ -35,8 +36,7 @@ struct EmulatorFlags {
   std::unique_ptr<emulator::EmulatedDevice> open(const Call& call, const std::string& arch, std::uint64_t seed) const;
 };
 
-/// Every field that is known, by its name.
-OrderedJson finding_json(const emulator::EmulatorFinding& finding);
+using emulator::finding_json;
 /// Adds what is new; what has the name and the template line (without one: the PTX line) of a known one adds to its
 /// count. True when a failure is among them.
 bool merge_findings(std::vector<emulator::EmulatorFinding>& all, std::vector<emulator::EmulatorFinding> found);
