@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -74,8 +75,12 @@ std::string overview() {
   return text + kOverviewEnd;
 }
 
-ExitCode run_command(const CommandEntry& entry, const std::vector<std::string>& arguments, Host& host) {
+ExitCode run_command(const CommandEntry& entry, std::vector<std::string> arguments, Host& host) {
   const std::unique_ptr<Command> command = entry.make();
+  // A program's arguments are its own.
+  const auto program = std::find(arguments.begin(), arguments.end(), "--");
+  if (program != arguments.end() && command->take_program({program + 1, arguments.end()}))
+    arguments.erase(program, arguments.end());
   FlagSet flags;
   CommonFlags common;
   command->add_flags(flags);

@@ -84,6 +84,8 @@ class Command {
   virtual HelpPage help() const = 0;
   virtual void add_flags(FlagSet& flags) = 0;
   virtual ExitCode run(Call& call) = 0;
+  /// What stands behind `--`, of a command that starts a program; false: it starts none.
+  virtual bool take_program(const std::vector<std::string>&) { return false; }
 };
 
 std::unique_ptr<Command> make_plan_command();

@@ -9,6 +9,7 @@
 #include "cli/emit_launch.h"
 #include "cli/emulate_run.h"
 #include "cli/observation.h"
+#include "cli/program_run.h"
 #include "emulator/syntax/parser.h"
 #include "tessera/error.h"
 
@@ -56,15 +57,19 @@ class EmulateCommand final : public Command {
  public:
   HelpPage help() const override {
     return {
-        "tessera emulate FILE.ptx --launch LAUNCH.json [flags]",
-        "tessera emulate: run any PTX file on the CPU, and name its bugs",
+        "tessera emulate FILE.ptx --launch LAUNCH.json [flags], or tessera emulate [flags] -- PROGRAM [arguments]",
+        "tessera emulate: run any PTX file or CUDA program on the CPU, and name its bugs",
         "The launch file is the `launch` of a plan plus `bindings`: what sizes, scalars and buffers stand for, and\n"
         "what outputs must hold (docs/emulator.md explains every key with an example). Flags override it. The call\n"
         "fails with 1 when the emulator finds a failure or an output is not as expected; hazards are reported, and\n"
-        "fail with --strict. Needs no GPU, no driver and no compiler.\n",
+        "fail with --strict. Needs no GPU, no driver and no compiler.\n"
+        "\n"
+        "Behind -- stands a program that nvcc built, as it is: its CUDA calls come here, and its own exit code is the\n"
+        "call's unless a failure was found (docs/guest-programs.md says what is provided).\n",
         {"tessera emulate kernel.ptx --launch launch.json",
          "tessera emulate kernel.ptx --launch launch.json --schedule all --seed 7 --strict",
          "tessera emulate kernel.ptx --launch launch.json --bind q=q.npy --expect o=o.npy --rtol 0.01",
+         "tessera emulate --gpu B200 --schedule all --races -- ./my_program --size 128",
          "tessera plan fmha --head-dim 64 --json | tessera emulate --emit-launch - -o launch.json"}};
   }
 
@@ -87,7 +92,17 @@ class EmulateCommand final : public Command {
     flags.text("--emit-launch", "PLAN", plan_,
                "write a launch file for a plan (`tessera plan --json`; -: stdin) and stop");
     flags.text("-o", "FILE", output_, "--emit-launch: where to (default: stdout)");
+    flags.text("--gpu", "NAME", program_flags_.gpu,
+               "of a program: the GPU that it is on: H100 (default), H200, B200, B300, RTX5090, GB10");
+    flags.text("--arch", "TARGET", program_flags_.arch,
+               "of a program: run its PTX for this target, sm_100a or another (default: the GPU's)");
+    flags.toggle("--launches", program_flags_.shows_launches, "of a program: a line on stderr for each launch");
     emulation_.add_to(flags);
+  }
+
+  bool take_program(const std::vector<std::string>& program) override {
+    program_ = program;
+    return true;
   }
 
   ExitCode run(Call& call) override {
@@ -95,6 +110,7 @@ class EmulateCommand final : public Command {
          {std::pair("--size", &sizes_), std::pair("--scalar", &scalar_values_), std::pair("--bind", &bound_),
           std::pair("--expect", &expected_), std::pair("--save", &saved_)})
       refuse_name_twice(flag, *texts);
+    if (!program_.empty()) return run_guest(call);
     if (!plan_.empty()) return emit(call);
     if (file_.empty())
       throw Error(ErrorKind::usage, "emulate: name a PTX file, like `tessera emulate kernel.ptx --launch launch.json`");
@@ -127,6 +143,29 @@ class EmulateCommand final : public Command {
   }
 
  private:
+  ExitCode run_guest(Call& call) {
+    if (!file_.empty() || !launch_.empty() || emulation_.observes())
+      throw Error(ErrorKind::usage, "emulate -- PROGRAM: takes no FILE, --launch, --stats, --trace or --timeline");
+    program_flags_.seed = seed_;
+    const ProgramReport report = run_program(call, program_, program_flags_, emulation_);
+    if (call.is_json()) {
+      call.print_json(OrderedJson{{"pass", report.exit_code == 0},
+                                  {"exit_code", report.exit_code},
+                                  {"device", report.gpu},
+                                  {"hazards", report.hazards},
+                                  {"findings", report.findings},
+                                  {"problems", report.problems},
+                                  {"schedules", report.schedules}});
+      return static_cast<ExitCode>(report.exit_code);
+    }
+    std::int64_t launches = 0;
+    for (const OrderedJson& run : report.schedules) launches += run["launches"].get<std::int64_t>();
+    call.note(fmt::format("tessera: {}: {} on {}, {}, {}, exit code {}", program_.front(),
+                          counted(launches, "launch", "launches"), report.gpu.empty() ? "no GPU" : report.gpu,
+                          counted(report.failures, "failure"), counted(report.hazards, "hazard"), report.exit_code));
+    return static_cast<ExitCode>(report.exit_code);
+  }
+
   std::vector<std::string> entries_of(const std::string& ptx) const {
     const emulator::syntax::Module module = emulator::parse_ptx(ptx, file_);
     std::vector<std::string> names;
@@ -240,7 +279,8 @@ class EmulateCommand final : public Command {
   }
 
   std::string file_, launch_, entry_, plan_, output_, atol_, rtol_;
-  std::vector<std::string> sizes_, scalar_values_, bound_, expected_, saved_;
+  std::vector<std::string> sizes_, scalar_values_, bound_, expected_, saved_, program_;
+  ProgramFlags program_flags_;
   std::int64_t seed_ = 1;
   bool skips_rules_ = false, validates_ = false;
   EmulatorFlags emulation_;

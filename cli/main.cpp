@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   tessera::cli::Host host;
   host.is_terminal = takes_control_sequences();
   host.terminal_columns = terminal_columns;
+  if (const char* const preload = std::getenv("LD_PRELOAD")) host.preload = preload;
   host.open_gpu = open_gpu;
   host.catch_interrupt = [&] { return interrupt.token(); };
   host.set_last_words = [&](std::function<void()> words) { interrupt.set_last_words(std::move(words)); };

@@ -1,0 +1,213 @@
+#include "cli/program_run.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file.h"
+#include "cli/call.h"
+#include "tessera/error.h"
+
+namespace tessera::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNotFound = 127;
+
+/// A file that goes when this goes.
+class ReportFile {
+ public:
+  ReportFile() {
+    std::string path = (fs::temp_directory_path() / "tessera-emulate-XXXXXX").string();
+    const int file = mkstemp(path.data());
+    if (file < 0) throw Error(ErrorKind::io, "no temporary file can be made for the report: see TMPDIR");
+    close(file);
+    path_ = path;
+  }
+  ~ReportFile() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  ReportFile(const ReportFile&) = delete;
+  ReportFile& operator=(const ReportFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+Variables variables_of(const Call& call, const ProgramFlags& flags, const EmulatorFlags& emulation,
+                       emulator::Schedule schedule, const std::string& report, bool is_compared) {
+  std::string preload;
+  for (const char* name : {"libtessera_guest.so", "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"})
+    preload += (preload.empty() ? "" : ":") + (fs::path(guest_folder()) / name).string();
+  if (!call.host().preload.empty()) preload += ":" + call.host().preload;
+  return {{"LD_PRELOAD", preload},
+          {"TESSERA_EMULATE_ARCH", flags.arch},
+          {"TESSERA_EMULATE_GPU", flags.gpu},
+          {"TESSERA_EMULATE_SEED", std::to_string(flags.seed)},
+          {"TESSERA_EMULATE_SCHEDULE", emulator::to_string(schedule)},
+          {"TESSERA_EMULATE_SMS", std::to_string(emulation.num_sms)},
+          {"TESSERA_EMULATE_MAX_INSTRUCTIONS", std::to_string(emulation.max_instructions)},
+          {"TESSERA_EMULATE_MAX_SECONDS", std::to_string(emulation.max_seconds)},
+          {"TESSERA_EMULATE_RACES", emulation.detects_races ? "1" : "0"},
+          {"TESSERA_EMULATE_STRICT", emulation.is_strict ? "1" : "0"},
+          {"TESSERA_EMULATE_LAUNCHES", flags.shows_launches ? "1" : "0"},
+          {"TESSERA_EMULATE_COMPARE", is_compared ? "1" : "0"},
+          {"TESSERA_EMULATE_REPORT", report}};
+}
+
+/// In the child: does not return. `shows`: its output is the user's; with --json stdout is for the result alone.
+[[noreturn]] void become(const std::vector<std::string>& program, const Variables& variables, bool shows,
+                         bool is_json) {
+  for (const int signal : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (!shows) {
+    const int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    dup2(nowhere, STDERR_FILENO);
+  } else if (is_json) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : program) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(kNotFound);
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::vector<OrderedJson> read_lines(const std::string& path) {
+  std::vector<OrderedJson> lines;
+  std::istringstream text(read_text(path));
+  for (std::string line; std::getline(text, line);) {
+    OrderedJson json = OrderedJson::parse(line, nullptr, false);
+    if (!json.is_discarded()) lines.push_back(std::move(json));
+  }
+  return lines;
+}
+
+/// Adds what is new, as merge_findings does; false: it was known.
+bool add_finding(OrderedJson& all, OrderedJson finding) {
+  finding.erase("kind");
+  for (const OrderedJson& known : all)
+    if (known["name"] == finding["name"] && known.value("entry", "") == finding.value("entry", "") &&
+        known.value("ptx_line", 0) == finding.value("ptx_line", 0))
+      return false;
+  all.push_back(std::move(finding));
+  return true;
+}
+
+/// What the first run and a later one copied to the host and is not the same.
+std::string difference(const OrderedJson& first, const OrderedJson& later, const std::string& schedules) {
+  if (first.size() != later.size())
+    return fmt::format("{}: {} and {} copies to the host", schedules, first.size(), later.size());
+  for (std::size_t i = 0; i < first.size(); ++i)
+    if (first[i] != later[i])
+      return fmt::format("{}: copy {} to the host, of {} bytes, is not the same", schedules, i,
+                         first[i][0].get<std::int64_t>());
+  return "";
+}
+
+}  // namespace
+
+std::string guest_folder() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const char* place : {"../guest/lib", "../" TESSERA_GUEST_FOLDER})
+    if (fs::exists(folder / place / "libtessera_guest.so", ignored)) return fs::canonical(folder / place, ignored);
+  return "";
+}
+
+ProgramReport run_program(const Call& call, const std::vector<std::string>& program, const ProgramFlags& flags,
+                          const EmulatorFlags& emulation) {
+  if (guest_folder().empty())
+    throw Error(ErrorKind::unsupported,
+                "emulate -- PROGRAM: this build has no libtessera_guest.so: it needs the CUDA toolkit's headers when "
+                "tessera is built");
+  const std::vector<emulator::Schedule> schedules = emulation.schedules();
+  ProgramReport report;
+  OrderedJson first_copies;
+  for (const emulator::Schedule schedule : schedules) {
+    const bool is_first = report.schedules.empty();
+    const ReportFile file;
+    const Variables variables = variables_of(call, flags, emulation, schedule, file.path(), schedules.size() > 1);
+    call.flush();
+    const pid_t child = fork();
+    if (child < 0) throw Error(ErrorKind::io, fmt::format("fork: {}", std::strerror(errno)));
+    if (child == 0) become(program, variables, is_first, call.is_json());
+    const int code = wait_for(child);
+    if (code == kNotFound && is_first && read_text(file.path()).empty())
+      throw Error(ErrorKind::usage, fmt::format("emulate: {}: cannot be started", program.front()));
+    OrderedJson run{{"schedule", emulator::to_string(schedule)},
+                    {"seed", flags.seed},
+                    {"exit_code", code},
+                    {"launches", 0},
+                    {"warp_instructions", 0},
+                    {"seconds", 0.0}};
+    OrderedJson copies = OrderedJson::array();
+    bool has_ended = false;
+    for (OrderedJson& line : read_lines(file.path())) {
+      const std::string kind = line.value("kind", "");
+      if (kind == "finding") {
+        const bool is_failure = line["is_failure"];
+        const std::string message = line["name"].get<std::string>() + ": " + line["message"].get<std::string>();
+        if (!add_finding(report.findings, std::move(line))) continue;
+        ++(is_failure ? report.failures : report.hazards);
+        if (!is_first) call.warn(fmt::format("under {}: {}", emulator::to_string(schedule), message));
+      } else if (kind == "problem") {
+        const std::string text = line["text"];
+        report.is_refused = report.is_refused || line.value("is_refusal", false);
+        if (std::find(report.problems.begin(), report.problems.end(), text) != report.problems.end()) continue;
+        report.problems.push_back(text);
+        if (!is_first) call.warn(text);
+      } else if (kind == "process") {
+        has_ended = true;
+        report.gpu = line["gpu"];
+        for (const char* key : {"launches", "warp_instructions"})
+          run[key] = run[key].get<std::int64_t>() + line[key].get<std::int64_t>();
+        run["seconds"] = run["seconds"].get<double>() + line["seconds"].get<double>();
+        if (line.contains("copies"))
+          for (OrderedJson& copy : line["copies"]) copies.push_back(std::move(copy));
+      }
+    }
+    const auto complain = [&](std::string text) {
+      call.warn(text);
+      report.problems.push_back(std::move(text));
+    };
+    if (!has_ended && code >= 128) complain(fmt::format("the program was ended by signal {}", code - 128));
+    if (is_first) first_copies = copies;
+    const std::string apart =
+        difference(first_copies, copies,
+                   fmt::format("{} and {}", emulator::to_string(schedules.front()), emulator::to_string(schedule)));
+    if (!apart.empty()) complain(apart);
+    report.exit_code = std::max(report.exit_code, code);
+    report.schedules.push_back(std::move(run));
+  }
+  const bool is_bad = report.failures > 0 || (emulation.is_strict && report.hazards > 0);
+  if (report.exit_code == 0) report.exit_code = is_bad ? kWrong : report.is_refused ? kUnsupported : kOk;
+  return report;
+}
+
+}  // namespace tessera::cli

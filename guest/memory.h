@@ -1,0 +1,64 @@
+// Where a program's memory is: allocations of the device, those that the host sees at the same address, and the host's
+// own; copies between any two of them, told apart by their addresses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "guest/session.h"
+
+namespace tessera::guest {
+
+enum class BlockKind : std::uint8_t { device, managed, pinned, registered };
+
+struct Block {
+  std::uint64_t address = 0;  ///< for the host; of device memory the device's
+  std::size_t bytes = 0;
+  BlockKind kind = BlockKind::device;
+  std::uint64_t on_device = 0;  ///< differs for registered memory alone
+};
+
+/// Of all that was allocated, by address.
+class Blocks {
+ public:
+  static Blocks& instance();
+
+  cudaError_t allocate(void** pointer, std::size_t bytes, BlockKind kind);
+  cudaError_t free(void* pointer);
+  cudaError_t register_host(void* pointer, std::size_t bytes);
+  cudaError_t unregister_host(void* pointer);
+  /// The block that holds the address; null: none does.
+  const Block* find(const void* pointer) const;
+  std::size_t used_bytes() const { return used_; }
+
+ private:
+  std::map<std::uint64_t, Block> blocks_;
+  std::size_t used_ = 0;
+};
+
+/// A box of bytes: width in bytes, rows and slices a pitch apart. Of one row or one slice the pitches mean nothing.
+struct Box {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t to_pitch = 0, from_pitch = 0, to_slice = 0, from_slice = 0;
+  std::size_t width = 0, height = 1, depth = 1;
+};
+cudaError_t copy(const Box& box);
+
+/// Elements of 1, 2 or 4 bytes.
+struct Fill {
+  void* to = nullptr;
+  std::size_t pitch = 0, slice = 0;
+  std::uint32_t value = 0;
+  std::size_t element_bytes = 1;
+  std::size_t width = 0, height = 1, depth = 1;  ///< width in elements
+};
+cudaError_t fill(const Fill& fill);
+
+inline std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+inline void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address); }  // NOLINT: a number
+/// An address of the device, also one that the host sees.
+bool is_on_device(const void* pointer);
+
+}  // namespace tessera::guest

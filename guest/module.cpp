@@ -1,0 +1,105 @@
+#include "guest/module.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "tessera/error.h"
+
+namespace tessera::guest {
+
+const std::string& Module::ptx() {
+  if (ptx_ != nullptr) return *ptx_;
+  const std::string& arch = Session::instance().arch();
+  ptx_ = choose_ptx(binary_, arch);
+  if (ptx_ != nullptr) return *ptx_;
+  if (!binary_.problems.empty()) throw Error(ErrorKind::unsupported, binary_.problems.front());
+  std::vector<std::string> have;
+  for (const std::string& ptx : binary_.ptx) have.push_back("PTX for " + target_of(ptx));
+  for (const std::string& target : binary_.machine_code) have.push_back("machine code for " + target);
+  const std::string number = arch.substr(arch.find('_') + 1);
+  throw Error(
+      ErrorKind::unsupported,
+      fmt::format("the program has no PTX for {} (it has {}), and the emulator runs PTX: compile with -gencode "
+                  "arch=compute_{},code=compute_{} besides, or name another --arch",
+                  arch, have.empty() ? "no device code" : fmt::format("{}", fmt::join(have, ", ")), number, number));
+}
+
+LoadedImage& Module::image() {
+  if (!image_) image_ = Session::instance().device().load_ptx(ptx(), "program.ptx");
+  return *image_;
+}
+
+Kernel& Module::kernel(const std::string& name) {
+  std::unique_ptr<Kernel>& kernel = kernels_[name];
+  if (kernel) return *kernel;
+  auto made = std::make_unique<Kernel>();
+  made->module = this;
+  made->name = name;
+  made->entry = image().entry(name);
+  made->facts = emulator::EmulatedDevice::facts(made->entry);
+  made->parameters = image().parameters(made->entry);
+  kernel = std::move(made);
+  return *kernel;
+}
+
+emulator::DeviceVariable Module::variable(const std::string& name) {
+  try {
+    return Session::instance().device().variable(image(), name);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::device) return {};
+    throw;
+  }
+}
+
+std::vector<std::string> Module::kernel_names() {
+  std::vector<std::string> names;
+  const std::string& text = ptx();
+  for (std::size_t at = text.find(".entry "); at != std::string::npos; at = text.find(".entry ", at + 1)) {
+    const std::size_t first = text.find_first_not_of(" \t", at + 7);
+    names.push_back(text.substr(first, text.find_first_of(" \t\r\n(", first) - first));
+  }
+  return names;
+}
+
+Registry& Registry::instance() {
+  static Registry* const made = new Registry;
+  return *made;
+}
+
+Module* Registry::add(const void* fat_binary) {
+  modules_.push_back(std::make_unique<Module>(read_fat_binary(fat_binary)));
+  return modules_.back().get();
+}
+
+void Registry::remove(Module* module) {
+  std::erase_if(kernels_, [&](const auto& entry) { return entry.second.module == module; });
+  std::erase_if(variables_, [&](const auto& entry) { return entry.second.module == module; });
+  std::erase_if(managed_, [&](const auto& entry) { return entry.second.module == module; });
+}
+
+Kernel* Registry::kernel(const void* host) {
+  const auto it = kernels_.find(host);
+  if (it == kernels_.end()) return nullptr;
+  return &it->second.module->kernel(it->second.name);
+}
+
+emulator::DeviceVariable Registry::variable(const void* host) {
+  const auto it = variables_.find(host);
+  if (it != variables_.end()) return it->second.module->variable(it->second.name);
+  for (const auto& [pointer, name] : managed_)
+    if (pointer == host || *pointer == host) return name.module->variable(name.name);
+  return {};
+}
+
+void Registry::place_managed() {
+  for (const auto& [pointer, name] : managed_) {
+    const emulator::DeviceVariable variable = name.module->variable(name.name);
+    if (variable.address == 0 || reinterpret_cast<std::uintptr_t>(*pointer) == variable.address) continue;
+    Session::instance().device().share_with_host(variable.address, variable.bytes);
+    *pointer = reinterpret_cast<void*>(variable.address);  // NOLINT: addresses are numbers
+  }
+}
+
+}  // namespace tessera::guest

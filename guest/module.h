@@ -1,0 +1,80 @@
+// Device code of a program and its kernels. Code is loaded when a kernel or a variable of it is first asked for, as the
+// driver does by default: a program with a module that the emulator does not know runs as far as it does not need it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guest/fat_binary.h"
+#include "guest/session.h"
+
+namespace tessera::guest {
+
+class Module;
+
+/// What a CUfunction, a CUkernel and a cudaKernel_t stand for.
+struct Kernel {
+  Module* module = nullptr;
+  std::string name;
+  EntryHandle entry;
+  emulator::KernelFacts facts;
+  std::vector<ParameterLayout> parameters;
+  std::size_t max_dynamic_smem = 0;  ///< of cudaFuncSetAttribute
+  bool has_large_clusters = false;   ///< of cudaFuncAttributeNonPortableClusterSizeAllowed
+
+  std::size_t parameter_bytes() const {
+    return parameters.empty() ? 0 : parameters.back().offset + parameters.back().bytes;
+  }
+};
+
+class Module {
+ public:
+  explicit Module(FatBinary binary) : binary_(std::move(binary)) {}
+
+  /// Throws Error{unsupported} without PTX for the device, with the flag that adds it; Error{compile}, Error{device}.
+  Kernel& kernel(const std::string& name);
+  /// Address 0: the module has none of this name.
+  emulator::DeviceVariable variable(const std::string& name);
+  const std::string& ptx();
+  std::vector<std::string> kernel_names();
+  LoadedImage& image();
+
+ private:
+  FatBinary binary_;
+  const std::string* ptx_ = nullptr;
+  std::unique_ptr<LoadedImage> image_;
+  std::map<std::string, std::unique_ptr<Kernel>> kernels_;
+};
+
+/// The runtime's table: host functions and variables stand for those of modules.
+class Registry {
+ public:
+  static Registry& instance();
+
+  Module* add(const void* fat_binary);
+  void remove(Module* module);
+  void add_kernel(const void* host, Module* module, const char* name) { kernels_[host] = {module, name}; }
+  void add_variable(const void* host, Module* module, const char* name) { variables_[host] = {module, name}; }
+  /// `pointer` is what the host's code reads the variable's address from.
+  void add_managed(void** pointer, Module* module, const char* name) { managed_[pointer] = {module, name}; }
+  /// Fills in the pointers of managed variables: before the first work of the program that could read one.
+  void place_managed();
+
+  bool has_kernel(const void* host) const { return kernels_.contains(host); }
+  /// Of a host function or, of cudaGetKernel's handles, itself. Null: of none. Throws what Module::kernel does.
+  Kernel* kernel(const void* host);
+  emulator::DeviceVariable variable(const void* host);
+
+ private:
+  struct Name {
+    Module* module = nullptr;
+    std::string name;
+  };
+  std::vector<std::unique_ptr<Module>> modules_;
+  std::map<const void*, Name> kernels_, variables_;
+  std::map<void**, Name> managed_;
+};
+
+}  // namespace tessera::guest

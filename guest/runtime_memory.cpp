@@ -1,0 +1,321 @@
+// The CUDA runtime's memory: allocations, copies and fills of one to three dimensions, variables of modules, arrays (of
+// which textures are not read yet), pools, facts about pointers.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "guest/array.h"
+#include "guest/work.h"
+
+using namespace tessera::guest;
+
+namespace {
+
+// What is said to be on the device and is not, hardware refuses.
+bool agrees(cudaMemcpyKind kind, const void* to, const void* from) {
+  const auto reaches = [](const void* pointer) { return is_on_device(pointer) || Blocks::instance().find(pointer); };
+  if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) && !reaches(to)) return false;
+  return (kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyDeviceToDevice) || reaches(from);
+}
+
+cudaError_t copy_rows(const char* function, const Box& box, cudaMemcpyKind kind, cudaStream_t stream) {
+  return called(function, [&]() -> cudaError_t {
+    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
+    if (box.width == 0 || box.height == 0) return cudaSuccess;
+    if (box.height > 1 && (box.to_pitch < box.width || box.from_pitch < box.width)) return cudaErrorInvalidPitchValue;
+    if (!agrees(kind, box.to, box.from)) return cudaErrorInvalidValue;
+    return submit(stream, box);
+  });
+}
+Box row(void* to, const void* from, std::size_t bytes) {
+  Box box;
+  box.to = to;
+  box.from = from;
+  box.width = bytes;
+  return box;
+}
+Box rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+         std::size_t height) {
+  Box box = row(to, from, width);
+  box.to_pitch = to_pitch;
+  box.from_pitch = from_pitch;
+  box.height = height;
+  return box;
+}
+
+/// The first of these bytes of the variable, or an error.
+cudaError_t find(const void* symbol, std::size_t bytes, std::size_t offset, void** first) {
+  const tessera::emulator::DeviceVariable found = Registry::instance().variable(symbol);
+  if (found.address == 0) return cudaErrorInvalidSymbol;
+  if (offset > found.bytes || bytes > found.bytes - offset) return cudaErrorInvalidValue;
+  *first = pointer_of(found.address + offset);
+  return cudaSuccess;
+}
+
+cudaError_t fill_box(const char* function, cudaPitchedPtr to, int value, cudaExtent extent, cudaStream_t stream) {
+  return called(function, [&]() -> cudaError_t {
+    if (extent.height > 1 && extent.width > to.pitch) return cudaErrorInvalidPitchValue;
+    Fill fill;
+    fill.to = to.ptr;
+    fill.pitch = to.pitch;
+    fill.slice = to.pitch * to.ysize;
+    fill.value = static_cast<std::uint8_t>(value);
+    fill.width = extent.width;
+    fill.height = extent.height;
+    fill.depth = extent.depth;
+    if (!is_on_device(to.ptr) && Blocks::instance().find(to.ptr) == nullptr) return cudaErrorInvalidValue;
+    return submit(stream, fill);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::device); });
+}
+cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
+  return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::managed); });
+}
+cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) { return cudaHostAlloc(pointer, bytes, 0); }
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::pinned); });
+}
+cudaError_t cudaFree(void* pointer) {
+  return called(__func__, [&] { return Blocks::instance().free(pointer); });
+}
+cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream) {
+  return called(__func__, [&] {
+    const cudaError_t error = Blocks::instance().allocate(pointer, bytes, BlockKind::device);
+    return error != cudaSuccess ? error : submit(stream, AllocateWork{*pointer, bytes});
+  });
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return called(__func__, [&] { return submit(stream, FreeWork{pointer}); });
+}
+cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t, cudaStream_t stream) {
+  return cudaMallocAsync(pointer, bytes, stream);
+}
+cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width, std::size_t height) {
+  *pitch = (width + 511) / 512 * 512;
+  return cudaMalloc(pointer, *pitch * height);
+}
+cudaError_t cudaMalloc3D(cudaPitchedPtr* pointer, cudaExtent extent) {
+  pointer->xsize = extent.width;
+  pointer->ysize = extent.height;
+  pointer->pitch = (extent.width + 511) / 512 * 512;
+  return cudaMalloc(&pointer->ptr, pointer->pitch * extent.height * extent.depth);
+}
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  return called(__func__, [&] { return Blocks::instance().register_host(pointer, bytes); });
+}
+cudaError_t cudaHostUnregister(void* pointer) {
+  return called(__func__, [&] { return Blocks::instance().unregister_host(pointer); });
+}
+cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned) {
+  return called(__func__, [&]() -> cudaError_t {
+    const Block* const block = Blocks::instance().find(host);
+    if (block == nullptr || block->kind == BlockKind::device) return cudaErrorInvalidValue;
+    *pointer = pointer_of(block->on_device + (address_of(host) - block->address));
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
+  return called(__func__, [&]() -> cudaError_t {
+    *flags = cudaHostAllocMapped;
+    return Blocks::instance().find(host) == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+  });
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return called(__func__, [&] {
+    *total = static_cast<std::size_t>(Session::instance().gpu().memory_bytes);
+    *free = *total - Blocks::instance().used_bytes();
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return called(__func__, [&] {
+    std::memset(attributes, 0, sizeof(*attributes));
+    attributes->type = cudaMemoryTypeUnregistered;
+    const Block* const block = Blocks::instance().find(pointer);
+    if (block == nullptr) {
+      attributes->hostPointer = const_cast<void*>(pointer);
+      return cudaSuccess;
+    }
+    attributes->type = block->kind == BlockKind::device    ? cudaMemoryTypeDevice
+                       : block->kind == BlockKind::managed ? cudaMemoryTypeManaged
+                                                           : cudaMemoryTypeHost;
+    attributes->devicePointer = pointer_of(block->on_device + (address_of(pointer) - block->address));
+    if (block->kind != BlockKind::device) attributes->hostPointer = const_cast<void*>(pointer);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return copy_rows(__func__, row(to, from, bytes), kind, stream);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  return copy_rows(__func__, row(to, from, bytes), kind, nullptr);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t stream) {
+  return copy_rows(__func__, row(to, from, bytes), cudaMemcpyDefault, stream);
+}
+cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, std::size_t bytes) {
+  return copy_rows(__func__, row(to, from, bytes), cudaMemcpyDefault, nullptr);
+}
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  return copy_rows(__func__, rows(to, to_pitch, from, from_pitch, width, height), kind, stream);
+}
+cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                         std::size_t height, cudaMemcpyKind kind) {
+  return copy_rows(__func__, rows(to, to_pitch, from, from_pitch, width, height), kind, nullptr);
+}
+cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* given, cudaStream_t stream) {
+  return copy_rows(__func__, box_of(*given), given->kind, stream);
+}
+cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* given) {
+  return copy_rows(__func__, box_of(*given), given->kind, nullptr);
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  return fill_box(__func__, {to, bytes, bytes, 1}, value, {bytes, 1, 1}, stream);
+}
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  return fill_box(__func__, {to, bytes, bytes, 1}, value, {bytes, 1, 1}, nullptr);
+}
+cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                              cudaStream_t stream) {
+  return fill_box(__func__, {to, pitch, width, height}, value, {width, height, 1}, stream);
+}
+cudaError_t cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
+  return fill_box(__func__, {to, pitch, width, height}, value, {width, height, 1}, nullptr);
+}
+cudaError_t cudaMemset3DAsync(cudaPitchedPtr to, int value, cudaExtent extent, cudaStream_t stream) {
+  return fill_box(__func__, to, value, extent, stream);
+}
+cudaError_t cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent) {
+  return fill_box(__func__, to, value, extent, nullptr);
+}
+
+// Variables of modules, by the host's variable of the same name.
+cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, std::size_t bytes, std::size_t offset,
+                                    cudaMemcpyKind, cudaStream_t stream) {
+  return called(__func__, [&]() -> cudaError_t {
+    void* to = nullptr;
+    const cudaError_t error = find(symbol, bytes, offset, &to);
+    return error != cudaSuccess ? error : submit(stream, row(to, from, bytes));
+  });
+}
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t bytes, std::size_t offset,
+                               cudaMemcpyKind kind) {
+  return cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, nullptr);
+}
+cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, std::size_t bytes, std::size_t offset,
+                                      cudaMemcpyKind, cudaStream_t stream) {
+  return called(__func__, [&]() -> cudaError_t {
+    void* from = nullptr;
+    const cudaError_t error = find(symbol, bytes, offset, &from);
+    return error != cudaSuccess ? error : submit(stream, row(to, from, bytes));
+  });
+}
+cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, std::size_t bytes, std::size_t offset,
+                                 cudaMemcpyKind kind) {
+  return cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, nullptr);
+}
+cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
+  return called(__func__, [&] { return find(symbol, 0, 0, pointer); });
+}
+cudaError_t cudaGetSymbolSize(std::size_t* bytes, const void* symbol) {
+  return called(__func__, [&]() -> cudaError_t {
+    const tessera::emulator::DeviceVariable found = Registry::instance().variable(symbol);
+    *bytes = found.bytes;
+    return found.address == 0 ? cudaErrorInvalidSymbol : cudaSuccess;
+  });
+}
+
+// Hints: all memory is in one place.
+cudaError_t cudaMemPrefetchAsync(const void*, std::size_t, cudaMemLocation, unsigned, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPrefetchAsync_v2(const void*, std::size_t, cudaMemLocation, unsigned, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemAdvise(const void*, std::size_t, cudaMemoryAdvise, cudaMemLocation) { return cudaSuccess; }
+cudaError_t cudaMemAdvise_v2(const void*, std::size_t, cudaMemoryAdvise, cudaMemLocation) { return cudaSuccess; }
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t, unsigned) { return cudaSuccess; }
+
+// Pools: one, which takes what it gives from the device's memory at once.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  *pool = static_cast<cudaMemPool_t>(pointer_of(1));
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) { return cudaDeviceGetDefaultMemPool(pool, device); }
+cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+  return cudaDeviceGetDefaultMemPool(pool, 0);
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
+  const bool is_count = attribute >= cudaMemPoolAttrReservedMemCurrent;
+  const std::size_t bytes = is_count ? Blocks::instance().used_bytes() : 0;
+  std::memcpy(value, &bytes, attribute >= cudaMemPoolAttrReleaseThreshold ? 8 : 4);
+  return cudaSuccess;
+}
+
+// Arrays.
+cudaError_t cudaMalloc3DArray(cudaArray_t* array, const cudaChannelFormatDesc* format, cudaExtent extent,
+                              unsigned flags) {
+  return called(__func__, [&] { return make_array(array, *format, extent, flags); });
+}
+cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* format, std::size_t width,
+                            std::size_t height, unsigned flags) {
+  return cudaMalloc3DArray(array, format, {width, height, 0}, flags);
+}
+cudaError_t cudaFreeArray(cudaArray_t array) {
+  return called(__func__, [&] { return free_array(array); });
+}
+cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* extent, unsigned* flags, cudaArray_t array) {
+  const Array& of = *reinterpret_cast<const Array*>(array);
+  if (format != nullptr) *format = of.format;
+  if (extent != nullptr) *extent = of.extent;
+  if (flags != nullptr) *flags = of.flags;
+  return cudaSuccess;
+}
+cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* format, cudaArray_const_t array) {
+  *format = reinterpret_cast<const Array*>(array)->format;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t pitch,
+                                     std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  const Array& of = *reinterpret_cast<const Array*>(to);
+  return copy_rows(__func__, rows(of.at(x, y), of.pitch, from, pitch, width, height), kind, stream);
+}
+cudaError_t cudaMemcpy2DToArray(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t pitch,
+                                std::size_t width, std::size_t height, cudaMemcpyKind kind) {
+  return cudaMemcpy2DToArrayAsync(to, x, y, from, pitch, width, height, kind, nullptr);
+}
+cudaError_t cudaMemcpyToArray(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t bytes,
+                              cudaMemcpyKind kind) {
+  const Array& of = *reinterpret_cast<const Array*>(to);
+  const std::size_t width = of.pitch == 0 ? bytes : std::min(bytes, of.row_bytes());
+  return cudaMemcpy2DToArrayAsync(to, x, y, from, width, width, width == 0 ? 0 : bytes / width, kind, nullptr);
+}
+cudaError_t cudaMemcpy2DFromArrayAsync(void* to, std::size_t pitch, cudaArray_const_t from, std::size_t x,
+                                       std::size_t y, std::size_t width, std::size_t height, cudaMemcpyKind kind,
+                                       cudaStream_t stream) {
+  const Array& of = *reinterpret_cast<const Array*>(from);
+  return copy_rows(__func__, rows(to, pitch, of.at(x, y), of.pitch, width, height), kind, stream);
+}
+cudaError_t cudaMemcpy2DFromArray(void* to, std::size_t pitch, cudaArray_const_t from, std::size_t x, std::size_t y,
+                                  std::size_t width, std::size_t height, cudaMemcpyKind kind) {
+  return cudaMemcpy2DFromArrayAsync(to, pitch, from, x, y, width, height, kind, nullptr);
+}
+
+}  // extern "C"

@@ -1,0 +1,185 @@
+#include "guest/session.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "emulator/findings/finding_json.h"
+#include "tessera/error.h"
+#include "tessera/targets.h"
+
+namespace tessera::guest {
+namespace {
+
+thread_local cudaError_t kept_error = cudaSuccess;
+
+// CUDA_ERROR_ASSERT and the like, as hardware reports what the emulator calls by more names.
+cudaError_t error_of(const emulator::EmulatorFinding& finding) {
+  const std::string& name = finding.name;
+  if (name == "assert") return cudaErrorAssert;
+  if (name == "misaligned-address") return cudaErrorMisalignedAddress;
+  if (name == "global-out-of-bounds" || name == "generic-out-of-bounds") return cudaErrorIllegalAddress;
+  if (name == "deadlock" || name == "time-budget" || name == "instruction-budget") return cudaErrorLaunchTimeout;
+  return cudaErrorLaunchFailure;
+}
+
+std::uint64_t hash_of(const void* bytes, std::size_t count) {
+  const auto* const at = static_cast<const unsigned char*>(bytes);
+  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+  for (std::size_t i = 0; i < count; ++i) hash = (hash ^ at[i]) * 0x100000001B3;
+  return hash;
+}
+
+}  // namespace
+
+Session& Session::instance() {
+  static Session* const made = new Session;  // never destroyed: programs free at exit
+  return *made;
+}
+
+Session::Session() : options_(Options::from_environment()) {
+  gpu_ = find_gpu(options_.gpu, options_.arch);
+  if (gpu_ == nullptr) {
+    std::fprintf(stderr, "tessera: no GPU '%s' with %s is known\n", options_.gpu.c_str(), options_.arch.c_str());
+    std::exit(2);
+  }
+  arch_ = options_.arch.empty() ? std::string(gpu_->arch) : options_.arch;
+  num_sms_ = options_.num_sms == 0 ? gpu_->num_sms : options_.num_sms;
+  on_exit(&Session::at_exit, this);
+}
+
+emulator::EmulatedDevice& Session::device() {
+  if (device_) return *device_;
+  emulator::DeviceOptions options;
+  options.arch = arch_;
+  options.num_sms = num_sms_;
+  options.seed = options_.seed;
+  options.schedule = options_.schedule;
+  options.memory_bytes = static_cast<std::uint64_t>(gpu_->memory_bytes);
+  options.max_warp_instructions = options_.max_warp_instructions;
+  options.max_seconds = options_.max_seconds;
+  options.detects_races = options_.detects_races;
+  options.detects_unwritten_registers = options_.is_strict;
+  device_ = std::make_unique<emulator::EmulatedDevice>(options);
+  return *device_;
+}
+
+void Session::append(const std::string& line) {
+  if (options_.report.empty()) return;
+  const int file = open(options_.report.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) return;
+  const std::string whole = line + "\n";
+  if (write(file, whole.data(), whole.size()) < 0) std::fprintf(stderr, "tessera: the report cannot be written\n");
+  close(file);
+}
+
+void Session::finish_launch(const std::string& kernel, const std::string& shape, double cpu_seconds) {
+  const emulator::LaunchStatistics statistics = device().statistics();
+  ++launches_;
+  warp_instructions_ += statistics.warp_instructions;
+  seconds_ += cpu_seconds;
+  if (options_.shows_launches)
+    std::fprintf(stderr, "tessera: %s %s: %llu warp instructions, %.1f ms\n", kernel.c_str(), shape.c_str(),
+                 static_cast<unsigned long long>(statistics.warp_instructions), cpu_seconds * 1e3);
+  for (const emulator::EmulatorFinding& finding : device().take_findings()) {
+    if (finding.is_failure) error_ = error_of(finding);
+    const bool is_new = said_.insert(finding.name + finding.entry + std::to_string(finding.ptx_line)).second;
+    if (!is_new) continue;
+    ++(finding.is_failure ? failures_ : hazards_);
+    std::fprintf(stderr, "%s\n", finding.to_string().c_str());
+    OrderedJson json{{"kind", "finding"}};
+    json.update(emulator::finding_json(finding));
+    append(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+  }
+}
+
+void Session::add_problem(const std::string& text, bool is_refusal) {
+  if (!said_.insert(text).second) return;
+  ++problems_;
+  std::fprintf(stderr, "tessera: %s\n", text.c_str());
+  append(OrderedJson{{"kind", "problem"}, {"is_refusal", is_refusal}, {"text", text}}.dump(
+      -1, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+void Session::note_copy(const void* bytes, std::size_t count) {
+  if (options_.hashes_copies) copies_.emplace_back(count, hash_of(bytes, count));
+}
+
+void Session::at_exit(int status, void* session) {
+  Session& self = *static_cast<Session*>(session);
+  OrderedJson json{{"kind", "process"},
+                   {"gpu", self.gpu_->name},
+                   {"arch", self.arch_},
+                   {"launches", self.launches_},
+                   {"warp_instructions", self.warp_instructions_},
+                   {"seconds", self.seconds_}};
+  if (self.options_.hashes_copies) json["copies"] = self.copies_;
+  self.append(json.dump());
+  if (self.options_.report.empty() && (self.launches_ != 0 || self.problems_ != 0))
+    std::fprintf(stderr, "tessera: %s: %llu launches, %llu failures, %llu hazards, %llu problems\n",
+                 std::string(self.gpu_->name).c_str(), static_cast<unsigned long long>(self.launches_),
+                 static_cast<unsigned long long>(self.failures_), static_cast<unsigned long long>(self.hazards_),
+                 static_cast<unsigned long long>(self.problems_));
+  const bool is_bad = self.failures_ != 0 || (self.options_.is_strict && self.hazards_ != 0);
+  if (status != 0 || !is_bad) return;
+  std::fflush(nullptr);
+  _exit(1);
+}
+
+cudaError_t guarded(const char* function, const std::function<cudaError_t()>& work) {
+  Session& session = Session::instance();
+  const std::lock_guard lock(session.mutex);
+  if (session.error() != cudaSuccess) return session.error();
+  try {
+    return work();
+  } catch (const Error& error) {
+    std::string text = fmt::format("{}: {}", function, error.what());
+    for (const std::string& note : error.notes()) text += "\n  " + note;
+    const bool is_full = std::string_view(error.what()).find("out of memory") != std::string_view::npos;
+    if (is_full) return cudaErrorMemoryAllocation;
+    if (error.kind() == ErrorKind::device) {
+      std::fprintf(stderr, "tessera: %s\n", text.c_str());
+      return cudaErrorInvalidValue;
+    }
+    session.add_problem(text, true);
+    return error.kind() == ErrorKind::compile ? cudaErrorInvalidPtx : cudaErrorNoKernelImageForDevice;
+  } catch (const std::bad_alloc&) {
+    return cudaErrorMemoryAllocation;
+  }
+}
+
+cudaError_t told(cudaError_t error) {
+  if (error != cudaSuccess && error != cudaErrorNotReady) kept_error = error;
+  return error;
+}
+cudaError_t called(const char* function, const std::function<cudaError_t()>& work) {
+  return told(guarded(function, work));
+}
+cudaError_t take_last_error() {
+  const cudaError_t kept = std::exchange(kept_error, cudaSuccess), sticky = Session::instance().error();
+  return sticky != cudaSuccess ? sticky : kept;
+}
+cudaError_t last_error() {
+  const cudaError_t sticky = Session::instance().error();
+  return sticky != cudaSuccess ? sticky : kept_error;
+}
+
+cudaError_t missing(const char* function) {
+  Session& session = Session::instance();
+  const std::lock_guard lock(session.mutex);
+  session.add_problem(fmt::format("{} is not provided: it answers 'operation not supported'", function));
+  return told(cudaErrorNotSupported);
+}
+
+}  // namespace tessera::guest
+
+extern "C" int tessera_missing_call(const char* name) { return tessera::guest::missing(name); }
+/// What the libraries of other names refer to, so that they lead here.
+extern "C" {
+extern int tessera_guest_named;
+int tessera_guest_named = 1;
+}

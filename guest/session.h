@@ -1,0 +1,84 @@
+// One process that believes to have a GPU: the device, what was found so far, the error that its context is in.
+//
+// Every entry of an API (runtime_*.cpp, driver_*.cpp) is a call of guarded(): one at a time, refused after a failure,
+// and with the emulator's exceptions as error codes. cudaError_t and CUresult have the same numbers for all that is
+// given here, so one set of functions below serves both.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "guest/gpus.h"
+#include "guest/options.h"
+#include "tessera/emulator/device.h"
+
+namespace tessera::guest {
+
+class Session {
+ public:
+  static Session& instance();
+
+  const Options& options() const { return options_; }
+  const Gpu& gpu() const { return *gpu_; }
+  const std::string& arch() const { return arch_; }
+  int num_sms() const { return num_sms_; }
+  emulator::EmulatedDevice& device();
+
+  /// Takes what the launch left: prints and reports findings, and puts the context into the error of a failure.
+  void finish_launch(const std::string& kernel, const std::string& shape, double cpu_seconds);
+  /// What keeps the program from running as it would on a GPU: said once, on stderr and in the report. A refusal fails
+  /// the call also where the program does not look at its errors.
+  void add_problem(const std::string& text, bool is_refusal = false);
+  /// What the host got, for runs that are compared.
+  void note_copy(const void* bytes, std::size_t count);
+
+  cudaError_t error() const { return error_; }
+  /// cudaDeviceReset: a fresh context.
+  void clear_error() { error_ = cudaSuccess; }
+
+  std::recursive_mutex mutex;
+
+ private:
+  Session();
+  static void at_exit(int status, void* session);
+  void append(const std::string& line);
+
+  Options options_;
+  const Gpu* gpu_ = nullptr;
+  std::string arch_;
+  int num_sms_ = 0;
+  std::unique_ptr<emulator::EmulatedDevice> device_;
+  cudaError_t error_ = cudaSuccess;
+  std::set<std::string> said_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> copies_;  // bytes, hash
+  std::uint64_t launches_ = 0, warp_instructions_ = 0, hazards_ = 0, failures_ = 0, problems_ = 0;
+  double seconds_ = 0;
+};
+
+/// Runs the work of one call.
+cudaError_t guarded(const char* function, const std::function<cudaError_t()>& work);
+/// The same for the runtime's functions, which keep an error for cudaGetLastError.
+cudaError_t called(const char* function, const std::function<cudaError_t()>& work);
+/// Keeps an error for cudaGetLastError; gives it back.
+cudaError_t told(cudaError_t error);
+/// The kept error, which a success takes its place of.
+cudaError_t take_last_error();
+cudaError_t last_error();
+
+/// What a call without an implementation answers: stderr names it, once.
+cudaError_t missing(const char* function);
+
+/// "cudaErrorInvalidValue", "CUDA_ERROR_INVALID_VALUE" and "invalid argument"; null for a number that is none.
+const char* error_name(int error) noexcept;
+const char* driver_error_name(int error) noexcept;
+const char* error_text(int error) noexcept;
+
+}  // namespace tessera::guest

@@ -1,0 +1,209 @@
+#include "guest/work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <map>
+
+#include "tessera/error.h"
+
+namespace tessera::guest {
+namespace {
+
+std::set<StreamState*>& streams() {
+  static auto* const made = new std::set<StreamState*>;
+  return *made;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+dim3 cluster_of(const LaunchWork& launch) {
+  if (launch.cluster.x != 0) return launch.cluster;
+  const auto& required = launch.kernel->facts.required_cluster;
+  return required[0] == 0 ? dim3(1, 1, 1) : dim3(required[0], required[1], required[2]);
+}
+
+cudaError_t run_launch(const LaunchWork& launch) {
+  Session& session = Session::instance();
+  const Kernel& kernel = *launch.kernel;
+  LoadedImage& image = kernel.module->image();
+  emulator::EmulatedDevice& device = session.device();
+  Registry::instance().place_managed();
+  image.set_max_dynamic_smem(kernel.entry, static_cast<std::int64_t>(launch.smem));
+  const dim3 cluster = cluster_of(launch);
+  LaunchRequest request;
+  request.entry = kernel.entry;
+  request.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
+  request.block = {launch.block.x, launch.block.y, launch.block.z};
+  request.cluster = {cluster.x, cluster.y, cluster.z};
+  request.dynamic_smem_bytes = static_cast<std::uint32_t>(launch.smem);
+  request.programmatic_stream_serialization = launch.is_dependent;
+  std::vector<std::byte> arguments = launch.arguments;
+  std::vector<void*> pointers;
+  for (const ParameterLayout& parameter : kernel.parameters) pointers.push_back(arguments.data() + parameter.offset);
+  void* none = nullptr;
+  request.parameters = pointers.empty() ? &none : pointers.data();
+  // All CTAs of a cooperative launch are there at once: check() has seen that a real device has room for them.
+  const std::uint64_t ctas = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  const bool needs_more = launch.is_cooperative && ctas > static_cast<std::uint64_t>(session.num_sms());
+  if (needs_more) device.set_num_sms(static_cast<int>(ctas));
+  const std::clock_t start = std::clock();
+  device.launch(request, Stream());
+  if (needs_more) device.set_num_sms(session.num_sms());
+  const std::string shape =
+      fmt::format("grid {} {} {} block {} {} {} cluster {} {} {} smem {}", launch.grid.x, launch.grid.y, launch.grid.z,
+                  launch.block.x, launch.block.y, launch.block.z, cluster.x, cluster.y, cluster.z, launch.smem);
+  session.finish_launch(kernel.name, shape, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  return cudaSuccess;  // what the kernel did wrong is said by the next call
+}
+
+}  // namespace
+
+StreamState* find_stream(const void* stream) {
+  static auto* const legacy = new StreamState;
+  const std::uint64_t number = address_of(stream);
+  if (number <= 2) return legacy;
+  auto* const state = static_cast<StreamState*>(const_cast<void*>(stream));
+  return streams().contains(state) ? state : nullptr;
+}
+
+StreamState* make_stream(unsigned flags, int priority) {
+  static unsigned long long next = 3;
+  auto* const made = new StreamState{flags, std::clamp(priority, -5, 0), next++, nullptr, {}};
+  streams().insert(made);
+  return made;
+}
+
+cudaError_t destroy_stream(const void* stream) {
+  StreamState* const state = find_stream(stream);
+  if (state == nullptr || streams().erase(state) == 0) return cudaErrorInvalidResourceHandle;
+  delete state;
+  return cudaSuccess;
+}
+
+Node* Graph::add(Work work, std::vector<Node*> after) {
+  return &nodes.emplace_back(Node{this, std::move(work), std::move(after)});
+}
+
+std::shared_ptr<Graph> Graph::clone() const {
+  auto made = std::make_shared<Graph>();
+  std::map<const Node*, Node*> of;
+  for (const Node& node : nodes) of[&node] = made->add(node.work, {});
+  auto at = made->nodes.begin();
+  for (const Node& node : nodes) {
+    for (const Node* before : node.after) at->after.push_back(of.at(before));
+    at->is_enabled = node.is_enabled;
+    ++at;
+  }
+  return made;
+}
+
+cudaError_t submit(const void* stream, Work work) {
+  StreamState* const state = find_stream(stream);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  if (!state->capture) return perform(work);
+  state->tail = {state->capture->graph->add(std::move(work), state->tail)};
+  return cudaSuccess;
+}
+
+cudaError_t perform(const Work& work) {
+  struct Visitor {
+    cudaError_t operator()(std::monostate) const { return cudaSuccess; }
+    cudaError_t operator()(const LaunchWork& launch) const { return run_launch(launch); }
+    cudaError_t operator()(const Box& box) const { return copy(box); }
+    cudaError_t operator()(const Fill& work) const { return fill(work); }
+    cudaError_t operator()(const HostWork& host) const {
+      host.function(host.data);
+      return cudaSuccess;
+    }
+    cudaError_t operator()(const EventWork& event) const {
+      if (event.is_record) {
+        event.event->is_recorded = true;
+        event.event->seconds = now();
+      }
+      return cudaSuccess;
+    }
+    cudaError_t operator()(const ChildWork& child) const { return run(*child.graph); }
+    cudaError_t operator()(const AllocateWork&) const { return cudaSuccess; }  // it was, when the node was made
+    cudaError_t operator()(const FreeWork& work) const { return Blocks::instance().free(work.pointer); }
+  };
+  return std::visit(Visitor{}, work);
+}
+
+// Nodes stand behind what they depend on: they were added so, or sorted by who added a dependency.
+cudaError_t run(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (!node.is_enabled) continue;
+    const cudaError_t error = perform(node.work);
+    if (error != cudaSuccess) return error;
+    if (Session::instance().error() != cudaSuccess) return cudaSuccess;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t record(EventState& event, const void* stream) {
+  StreamState* const state = find_stream(stream);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  event.capture = state->capture;
+  event.tail = state->tail;
+  if (!state->capture) perform(EventWork{&event, true});
+  return cudaSuccess;
+}
+
+cudaError_t wait(const void* stream, EventState& event) {
+  StreamState* const state = find_stream(stream);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  if (!event.capture) return cudaSuccess;
+  if (!event.capture->graph) return cudaErrorInvalidValue;
+  if (state->capture && state->capture != event.capture) return cudaErrorStreamCaptureMerge;
+  state->capture = event.capture;
+  for (Node* const node : event.tail)
+    if (std::find(state->tail.begin(), state->tail.end(), node) == state->tail.end()) state->tail.push_back(node);
+  return cudaSuccess;
+}
+
+std::vector<std::byte> pack(const Kernel& kernel, void* const* arguments) {
+  std::vector<std::byte> packed(kernel.parameter_bytes());
+  for (std::size_t i = 0; i < kernel.parameters.size(); ++i)
+    std::memcpy(packed.data() + kernel.parameters[i].offset, arguments[i], kernel.parameters[i].bytes);
+  return packed;
+}
+
+int resident_ctas(const Kernel& kernel, std::size_t threads, std::size_t dynamic_smem) {
+  const Gpu& gpu = Session::instance().gpu();
+  if (threads == 0 || threads > 1024 || (kernel.facts.max_threads != 0 && threads > kernel.facts.max_threads)) return 0;
+  constexpr std::size_t kReserved = 1024;  // the driver's own, of each CTA
+  const std::size_t warps = (threads + 31) / 32, smem = kernel.facts.static_smem_bytes + dynamic_smem;
+  if (smem > static_cast<std::size_t>(gpu.smem_optin)) return 0;
+  const std::size_t by_threads = static_cast<std::size_t>(gpu.threads_per_sm) / 32 / warps;
+  const std::size_t by_smem = static_cast<std::size_t>(gpu.smem_per_sm) / ((smem + kReserved + 127) / 128 * 128);
+  return static_cast<int>(std::min({by_threads, by_smem, static_cast<std::size_t>(gpu.blocks_per_sm)}));
+}
+
+cudaError_t check(const LaunchWork& launch) {
+  const Kernel& kernel = *launch.kernel;
+  const Gpu& gpu = Session::instance().gpu();
+  const std::uint64_t threads = std::uint64_t{launch.block.x} * launch.block.y * launch.block.z;
+  const std::uint64_t ctas = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  if (threads == 0 || ctas == 0 || threads > 1024 || launch.block.z > 64) return cudaErrorInvalidConfiguration;
+  if (launch.grid.x > 0x7FFFFFFF || launch.grid.y > 65535 || launch.grid.z > 65535)
+    return cudaErrorInvalidConfiguration;
+  if (kernel.facts.max_threads != 0 && threads > kernel.facts.max_threads) return cudaErrorInvalidValue;
+  const std::size_t smem = kernel.facts.static_smem_bytes + launch.smem;
+  const std::size_t allowed = std::max<std::size_t>(49152, kernel.facts.static_smem_bytes + kernel.max_dynamic_smem);
+  if (smem > allowed || smem > static_cast<std::size_t>(gpu.smem_optin)) return cudaErrorInvalidValue;
+  const dim3 cluster = cluster_of(launch);
+  const std::uint64_t in_cluster = std::uint64_t{cluster.x} * cluster.y * cluster.z;
+  const bool divides = in_cluster != 0 && launch.grid.x % cluster.x == 0 && launch.grid.y % cluster.y == 0 &&
+                       launch.grid.z % cluster.z == 0;
+  if (!divides || in_cluster > (kernel.has_large_clusters ? 16u : 8u)) return cudaErrorInvalidClusterSize;
+  const std::uint64_t room = static_cast<std::uint64_t>(resident_ctas(kernel, threads, launch.smem)) *
+                             static_cast<std::uint64_t>(Session::instance().num_sms());
+  if (launch.is_cooperative && ctas > room) return cudaErrorCooperativeLaunchTooLarge;
+  return cudaSuccess;
+}
+
+}  // namespace tessera::guest

@@ -1,0 +1,104 @@
+// What a program asks a stream to do: launches, copies, fills, host functions. It runs inside the call that asks for
+// it, or, while the stream is captured, becomes a node of a graph, which runs the same work each time it is launched.
+// So streams and events need no threads: every order that they may run in is one, the one in which they were asked.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "guest/memory.h"
+#include "guest/module.h"
+
+namespace tessera::guest {
+
+struct Graph;
+struct EventState;
+
+struct LaunchWork {
+  Kernel* kernel = nullptr;
+  const void* host = nullptr;                            ///< what the program calls it
+  dim3 grid{1, 1, 1}, block{1, 1, 1}, cluster{0, 0, 0};  ///< cluster 0: the kernel's own
+  std::size_t smem = 0;
+  bool is_cooperative = false, is_dependent = false;
+  std::vector<std::byte> arguments;
+  std::vector<void*> argument_pointers{};  ///< for those who ask a node
+};
+struct HostWork {
+  void (*function)(void*) = nullptr;
+  void* data = nullptr;
+};
+struct EventWork {
+  EventState* event = nullptr;
+  bool is_record = true;
+};
+struct ChildWork {
+  std::shared_ptr<Graph> graph;
+};
+struct AllocateWork {
+  void* pointer = nullptr;
+  std::size_t bytes = 0;
+};
+struct FreeWork {
+  void* pointer = nullptr;
+};
+using Work =
+    std::variant<std::monostate, LaunchWork, Box, Fill, HostWork, EventWork, ChildWork, AllocateWork, FreeWork>;
+
+struct Node {
+  Graph* graph = nullptr;
+  Work work;
+  std::vector<Node*> after;  ///< what runs before it
+  bool is_enabled = true;
+};
+struct Graph {
+  std::list<Node> nodes;  ///< in an order that they can run in
+  Node* add(Work work, std::vector<Node*> after);
+  std::shared_ptr<Graph> clone() const;
+};
+
+/// While a stream is captured: the graph, and what the stream's next work waits for. Streams that join share the graph.
+struct Capture {
+  std::shared_ptr<Graph> graph;
+  const void* origin = nullptr;  ///< the stream that began
+  bool is_invalid = false;
+};
+struct StreamState {
+  unsigned flags = 0;
+  int priority = 0;
+  unsigned long long id = 0;
+  std::shared_ptr<Capture> capture;
+  std::vector<Node*> tail;
+};
+struct EventState {
+  bool is_recorded = false, has_timing = true;
+  double seconds = 0;
+  std::shared_ptr<Capture> capture;
+  std::vector<Node*> tail;
+};
+
+/// The default streams, 0, 1 and 2, are one. Null: there is no such stream.
+StreamState* find_stream(const void* stream);
+StreamState* make_stream(unsigned flags, int priority);
+cudaError_t destroy_stream(const void* stream);
+
+/// Runs the work or keeps it.
+cudaError_t submit(const void* stream, Work work);
+cudaError_t perform(const Work& work);
+cudaError_t run(const Graph& graph);
+/// A call that nothing may ask for while a stream is captured: cudaMalloc and others are fine, a wait is not.
+cudaError_t record(EventState& event, const void* stream);
+cudaError_t wait(const void* stream, EventState& event);
+
+/// Lays the arguments out as the kernel takes them.
+std::vector<std::byte> pack(const Kernel& kernel, void* const* arguments);
+/// Whether hardware would take the launch; the error, otherwise.
+cudaError_t check(const LaunchWork& launch);
+/// CTAs of one multiprocessor that run at once, by the limits that PTX shows: threads, CTAs, shared memory.
+int resident_ctas(const Kernel& kernel, std::size_t threads, std::size_t dynamic_smem);
+
+}  // namespace tessera::guest
