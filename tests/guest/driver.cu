@@ -20,17 +20,18 @@ constexpr const char* kSource =
     "  if (i < count) values[i] = 3 * i + offset;\n"
     "}\n";
 
+// Machine code as far as the program knows.
 std::string compile() {
   nvrtcProgram program{};
   nvrtcCreateProgram(&program, kSource, "triple.cu", 0, nullptr, nullptr);
-  const char* options[] = {"-arch=compute_90"};
+  const char* options[] = {"-arch=sm_90"};
   check(nvrtcCompileProgram(program, 1, options) == NVRTC_SUCCESS, "nvrtcCompileProgram");
   std::size_t bytes = 0;
-  nvrtcGetPTXSize(program, &bytes);
-  std::string ptx(bytes, '\0');
-  nvrtcGetPTX(program, ptx.data());
+  nvrtcGetCUBINSize(program, &bytes);
+  std::string code(bytes, '\0');
+  nvrtcGetCUBIN(program, code.data());
   nvrtcDestroyProgram(&program);
-  return ptx;
+  return code;
 }
 
 void run(CUmodule module, int offset) {
