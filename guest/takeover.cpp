@@ -6,6 +6,8 @@
 // contents change from release to release, before its first call succeeds. The names of its functions do not change,
 // they are a documented interface, and they stand in the program's own table of symbols, unless it was stripped (-s):
 // then there is nothing to find, and the program is told so. Machine code is written for x86-64 and AArch64.
+#include "guest/takeover.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -17,11 +19,14 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include "guest/session.h"
 
 namespace tessera::guest {
 namespace {
+
+bool is_of_cuda_12 = false;
 
 /// A file, as it is, in memory.
 class MappedFile {
@@ -101,6 +106,11 @@ Findings take_over(const MappedFile& file, void* ours) {
     const auto name = file.at<char>(names.sh_offset + section.sh_name, sizeof(".nv_fatbin"));
     if (!name.empty() && std::memcmp(name.data(), ".nv_fatbin", sizeof(".nv_fatbin")) == 0)
       findings.has_device_code = true;
+    if (section.sh_type == SHT_STRTAB && !is_of_cuda_12) {  // the shared runtime's name, or a function of 12 alone
+      const auto text = file.at<char>(section.sh_offset, section.sh_size);
+      const std::string_view all(text.data(), text.size());
+      is_of_cuda_12 = all.find("libcudart.so.12") != all.npos || all.find("cudaGetDeviceProperties_v2") != all.npos;
+    }
     const bool is_dynamic = section.sh_type == SHT_DYNSYM;
     if ((section.sh_type != SHT_SYMTAB && !is_dynamic) || section.sh_link >= sections.size()) continue;
     const std::uint64_t texts = sections[section.sh_link].sh_offset;
@@ -136,4 +146,7 @@ __attribute__((constructor)) void begin() {
 }
 
 }  // namespace
+
+bool is_program_of_cuda_12() { return is_of_cuda_12; }
+
 }  // namespace tessera::guest

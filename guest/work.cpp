@@ -70,6 +70,10 @@ StreamState* find_stream(const void* stream) {
   return streams().contains(state) ? state : nullptr;
 }
 
+void for_each_stream(const std::function<void(StreamState&)>& visit) {
+  for (StreamState* const stream : streams()) visit(*stream);
+}
+
 StreamState* make_stream(unsigned flags, int priority) {
   static unsigned long long next = 3;
   auto* const made = new StreamState{flags, std::clamp(priority, -5, 0), next++, nullptr, {}};
@@ -156,8 +160,7 @@ cudaError_t record(EventState& event, const void* stream) {
 cudaError_t wait(const void* stream, EventState& event) {
   StreamState* const state = find_stream(stream);
   if (state == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!event.capture) return cudaSuccess;
-  if (!event.capture->graph) return cudaErrorInvalidValue;
+  if (!event.capture || !event.capture->graph) return cudaSuccess;
   if (state->capture && state->capture != event.capture) return cudaErrorStreamCaptureMerge;
   state->capture = event.capture;
   for (Node* const node : event.tail)

@@ -83,6 +83,8 @@ struct EventState {
 
 /// The default streams, 0, 1 and 2, are one. Null: there is no such stream.
 StreamState* find_stream(const void* stream);
+/// Of all, the default one aside.
+void for_each_stream(const std::function<void(StreamState&)>& visit);
 StreamState* make_stream(unsigned flags, int priority);
 cudaError_t destroy_stream(const void* stream);
 

@@ -1,0 +1,58 @@
+// The CUDA runtime's capture of streams into graphs.
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "guest/graph.h"
+
+using namespace tessera::guest;
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  return called(__func__, [&] { return begin_capture(stream, std::make_shared<Graph>(), {}); });
+}
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                          const cudaGraphEdgeData*, std::size_t count, cudaStreamCaptureMode) {
+  return called(__func__, [&]() -> cudaError_t {
+    std::shared_ptr<Graph> of = find_graph(graph);
+    std::vector<Node*> nodes;
+    for (std::size_t i = 0; i < count; ++i) nodes.push_back(reinterpret_cast<Node*>(after[i]));
+    return of ? begin_capture(stream, std::move(of), nodes) : cudaErrorInvalidValue;
+  });
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return called(__func__, [&] {
+    std::shared_ptr<Graph> made;
+    const cudaError_t error = end_capture(stream, made);
+    *graph = made ? reinterpret_cast<cudaGraph_t>(keep_graph(made)) : nullptr;
+    return error;
+  });
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+  std::swap(*mode, current);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                        cudaGraph_t* graph, const cudaGraphNode_t** after, std::size_t* count) {
+  return called(__func__, [&]() -> cudaError_t {
+    StreamState* const state = find_stream(stream);
+    if (state == nullptr) return cudaErrorInvalidResourceHandle;
+    *status = state->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    if (!state->capture) return cudaSuccess;
+    if (id != nullptr) *id = address_of(state->capture.get());
+    if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(keep_graph(state->capture->graph));
+    if (after != nullptr) *after = reinterpret_cast<const cudaGraphNode_t*>(state->tail.data());
+    if (count != nullptr) *count = state->tail.size();
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph, const cudaGraphNode_t** after, const cudaGraphEdgeData** edges,
+                                     std::size_t* count) {
+  if (edges != nullptr) *edges = nullptr;
+  return cudaStreamGetCaptureInfo_v2(stream, status, id, graph, after, count);
+}
+
+}  // extern "C"
