@@ -75,6 +75,7 @@ cudaError_t Blocks::free(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   const auto it = blocks_.find(address_of(pointer));
   if (it == blocks_.end() || it->second.kind == BlockKind::registered) return cudaErrorInvalidValue;
+  if (it->second.is_of_graph) return cudaSuccess;
   Session::instance().device().free(it->second.on_device);
   used_ -= it->second.bytes;
   blocks_.erase(it);

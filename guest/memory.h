@@ -17,6 +17,7 @@ struct Block {
   std::size_t bytes = 0;
   BlockKind kind = BlockKind::device;
   std::uint64_t on_device = 0;  ///< differs for registered memory alone
+  bool is_of_graph = false;     ///< an allocating node's: it has the same address in each launch, whoever frees it
 };
 
 /// Of all that was allocated, by address.
@@ -26,6 +27,8 @@ class Blocks {
 
   cudaError_t allocate(void** pointer, std::size_t bytes, BlockKind kind);
   cudaError_t free(void* pointer);
+  /// The block stays when it is freed, for the next launch of the graph that allocates it.
+  void keep_for_graph(void* pointer) { blocks_.at(reinterpret_cast<std::uintptr_t>(pointer)).is_of_graph = true; }
   cudaError_t register_host(void* pointer, std::size_t bytes);
   cudaError_t unregister_host(void* pointer);
   /// The block that holds the address; null: none does.

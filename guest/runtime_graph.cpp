@@ -215,6 +215,7 @@ cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph, c
                                      std::size_t count, cudaMemAllocNodeParams* given) {
   return add(__func__, node, graph, after, count, [&](Work& made) {
     const cudaError_t error = Blocks::instance().allocate(&given->dptr, given->bytesize, BlockKind::device);
+    if (error == cudaSuccess) Blocks::instance().keep_for_graph(given->dptr);
     made = AllocateWork{given->dptr, given->bytesize};
     return error;
   });

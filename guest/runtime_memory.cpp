@@ -90,7 +90,10 @@ cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream) {
   return called(__func__, [&] {
     const cudaError_t error = Blocks::instance().allocate(pointer, bytes, BlockKind::device);
-    return error != cudaSuccess ? error : submit(stream, AllocateWork{*pointer, bytes});
+    if (error != cudaSuccess) return error;
+    const StreamState* const state = find_stream(stream);
+    if (state != nullptr && state->capture) Blocks::instance().keep_for_graph(*pointer);
+    return submit(stream, AllocateWork{*pointer, bytes});
   });
 }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {

@@ -136,12 +136,38 @@ void built(unsigned seed) {
   cudaGetLastError();
 }
 
+// Memory that a graph allocates has its address in every launch, freed by the graph or behind it.
+void with_memory(unsigned seed, bool frees_inside) {
+  cudaStream_t stream{};
+  cudaStreamCreate(&stream);
+  cudaMemcpy(b, &seed, sizeof(seed), cudaMemcpyHostToDevice);
+  unsigned* own = nullptr;
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+  check(cudaMallocAsync(&own, sizeof(unsigned), stream) == cudaSuccess, "memory of a graph");
+  cudaMemcpyAsync(own, b, sizeof(unsigned), cudaMemcpyDeviceToDevice, stream);
+  step<<<1, 1, 0, stream>>>(own, 5, 6);
+  cudaMemcpyAsync(a, own, sizeof(unsigned), cudaMemcpyDeviceToDevice, stream);
+  if (frees_inside) cudaFreeAsync(own, stream);
+  cudaGraph_t graph{};
+  cudaStreamEndCapture(stream, &graph);
+  cudaGraphExec_t exec{};
+  cudaGraphInstantiate(&exec, graph, 0);
+  for (int i = 0; i < 3; ++i) {
+    cudaMemset(a, 0, sizeof(unsigned));
+    check(cudaGraphLaunch(exec, stream) == cudaSuccess, "launch");
+    if (!frees_inside) check(cudaFreeAsync(own, stream) == cudaSuccess, "freed behind it");
+    check(result() == seed * 5 + 6, "memory of a graph, again");
+  }
+}
+
 int main() {
   std::mt19937 random(std::random_device{}());
   cudaMalloc(&a, sizeof(unsigned));
   cudaMalloc(&b, sizeof(unsigned));
   recorded(random());
   built(random());
+  with_memory(random(), true);
+  with_memory(random(), false);
   std::printf("%d failures\n", failures);
   return failures != 0;
 }
