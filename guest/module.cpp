@@ -68,8 +68,15 @@ Registry& Registry::instance() {
   return *made;
 }
 
-Module* Registry::add(const void* fat_binary) {
-  modules_.push_back(std::make_unique<Module>(read_fat_binary(fat_binary)));
+Module* Registry::add(const void* fat_binary, const std::vector<const void*>& objects) {
+  FatBinary binary = read_fat_binary(fat_binary);
+  if (objects.size() == 1) binary.ptx = read_fat_binary(objects.front()).ptx;
+  if (objects.size() > 1)
+    binary.problems.push_back(fmt::format(
+        "the program's device code was linked of {} objects (-rdc=true), and the emulator runs PTX, which is "
+        "not linked here: compile it as one file, or without -rdc=true",
+        objects.size()));
+  modules_.push_back(std::make_unique<Module>(std::move(binary)));
   return modules_.back().get();
 }
 

@@ -53,7 +53,8 @@ class Registry {
  public:
   static Registry& instance();
 
-  Module* add(const void* fat_binary);
+  /// `objects`: the fat binaries that this one was linked of. The PTX of one is taken as it is; several are not linked.
+  Module* add(const void* fat_binary, const std::vector<const void*>& objects);
   void remove(Module* module);
   void add_kernel(const void* host, Module* module, const char* name) { kernels_[host] = {module, name}; }
   void add_variable(const void* host, Module* module, const char* name) { variables_[host] = {module, name}; }

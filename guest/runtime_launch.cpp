@@ -20,11 +20,13 @@ struct Configuration {
 };
 thread_local std::vector<Configuration> configurations;
 
-// What __cudaRegisterFatBinary is given: nvcc's wrapper around a fat binary.
+// What __cudaRegisterFatBinary is given: nvcc's wrapper around a fat binary. In version 2, of device code that was
+// linked
+// (-rdc=true), that is machine code, and behind it stand the fat binaries of the objects, with PTX, and a null.
 struct Wrapper {
   int magic, version;
   const void* data;
-  void* file;
+  const void* const* objects;
 };
 
 cudaError_t launch(const char* function, const void* host, LaunchWork work, void* const* arguments,
@@ -54,7 +56,11 @@ extern "C" {
 void** __cudaRegisterFatBinary(void* wrapper) {
   const auto* const given = static_cast<const Wrapper*>(wrapper);
   try {
-    return reinterpret_cast<void**>(Registry::instance().add(given->data));
+    std::vector<const void*> objects;
+    if (given->version == 2)
+      for (const void* const* object = given->objects; object != nullptr && *object != nullptr; ++object)
+        objects.push_back(*object);
+    return reinterpret_cast<void**>(Registry::instance().add(given->data, objects));
   } catch (const tessera::Error& error) {
     Session::instance().add_problem(error.what());
     return nullptr;
