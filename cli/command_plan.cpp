@@ -146,6 +146,17 @@ void append_resolved(std::string& out, const Plan& plan, const Checked& checked)
   }
 }
 
+void append_costs(std::string& out, const Plan& plan) {
+  if (plan.costs.empty()) return;
+  out += "\ncost, us of each unit alone (modelled by published rates, never measured)\n";
+  for (const CostSheet& sheet : plan.costs) {
+    std::vector<std::string> units;
+    for (const CostSheet::Unit& unit : sheet.units) units.push_back(fmt::format("{} {:.1f}", unit.name, unit.us));
+    out += fmt::format("  {:<13} {:.1f} us, bound by {}: {}\n", sheet.device, sheet.us, sheet.limit,
+                       fmt::join(units, ", "));
+  }
+}
+
 void append_rejected(std::string& out, const Plan& plan) {
   if (plan.rejected.empty()) return;
   out += "\nother candidates\n";
@@ -299,6 +310,7 @@ class PlanCommand final : public Command {
     std::string out;
     append_config(out, plan);
     append_resources(out, plan);
+    append_costs(out, plan);
     append_launch(out, plan);
     append_recipes(out, plan);
     append_resolved(out, plan, checked);

@@ -86,6 +86,8 @@ Plan plan_of(const Problem& problem) {
   const Candidate<Operator>& best = choice.candidates[choice.best];
   Plan plan = with_config<Operator>(problem, best.config);
   plan.reason = reason_of<Operator>(plan.problem, choice);
+  if constexpr (requires { Operator::costs(best.config, problem.as<typename Operator::Problem>()); })
+    plan.costs = Operator::costs(best.config, problem.as<typename Operator::Problem>());
   for (std::size_t i = 0; i < choice.candidates.size(); ++i)
     if (i != choice.best) plan.rejected.push_back(rejection(choice.candidates[i], best.score));
   return plan;

@@ -19,13 +19,19 @@ struct MmaDevice {
   double l2_bytes = 0;      ///< of one multiprocessor
   double memory_bytes = 0;  ///< of all
   double fp8 = 2;           ///< the rate of 8-bit products beside that
+  double int8 = 2;
+  double mx8 = 2, four_bit = 4;  ///< of products with scales of blocks
 };
+inline constexpr double kMmaExponentialsPerCycle = 16, kMmaIssuePerCycle = 128;  ///< of one multiprocessor: lanes
+inline constexpr double kMmaSmemBytesPerCycle = 128;
 // By published figures, for Hopper as far as it differs: never measured. An RTX 5090 has half the rate where sums are
 // fp32: 235 TFLOP/s at this clock. The L2's figure is that of an RTX PRO 6000, 8.7 TB/s for 188 multiprocessors, which
-// reaches 417 TFLOP/s; a DGX Spark's tensor cores some 100, its memory 273 GB/s.
-inline constexpr MmaDevice kRtx5090{"RTX 5090", {170, 2.7}, 256, 18, 664};
+// reaches 417 TFLOP/s; products of 8 bits with scales have four times the GeForce's rate of fp32 sums and twice the
+// others', of 4 bits twice that: 1.9 PFLOP/s of an RTX 5090 at this clock. A DGX Spark's tensor cores some 100, its
+// memory 273 GB/s.
+inline constexpr MmaDevice kRtx5090{"RTX 5090", {170, 2.7}, 256, 18, 664, 2, 4, 4, 8};
 inline constexpr MmaDevice kRtxPro6000{"RTX PRO 6000", {188, 2.15}, 512, 21, 833};
 inline constexpr MmaDevice kDgxSpark{"DGX Spark", {48, 2.05}, 512, 18, 133};
-inline constexpr MmaDevice kHopperByMma{"H100", kHopper, 1024, 64, 2235, 0.5};
+inline constexpr MmaDevice kHopperByMma{"H100", kHopper, 1024, 64, 2235, 0.5, 2, 1, 1};
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Keys keep one order, because the bytes of plan.json enter a cache key.
 #include "generator/plan_json.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
@@ -72,6 +73,20 @@ OrderedJson rejected_json(const Plan& plan) {
   return json;
 }
 
+/// A tenth of a microsecond is more than a model knows.
+double rounded(double us) { return std::round(us * 10) / 10; }
+
+OrderedJson costs_json(const Plan& plan) {
+  OrderedJson json = OrderedJson::array();
+  for (const CostSheet& sheet : plan.costs) {
+    OrderedJson units;
+    for (const CostSheet::Unit& unit : sheet.units) units[unit.name] = rounded(unit.us);
+    json.push_back(
+        {{"device", sheet.device}, {"us", rounded(sheet.us)}, {"units", std::move(units)}, {"limit", sheet.limit}});
+  }
+  return json;
+}
+
 }  // namespace
 
 OrderedJson to_json(const Plan& plan, bool with_rejected) {
@@ -91,6 +106,7 @@ OrderedJson to_json(const Plan& plan, bool with_rejected) {
   json["roles"] = roles_json(plan);
   if (with_rejected) {
     json["reason"] = plan.reason;
+    if (!plan.costs.empty()) json["costs"] = costs_json(plan);
     json["rejected"] = rejected_json(plan);
   }
   json["launch"] = to_json(plan.launch);

@@ -12,15 +12,12 @@ namespace tessera {
 
 namespace {
 
-constexpr double kExponentialsPerCycle = 16;  // of one multiprocessor
-constexpr double kIssuePerCycle = 128;        // instructions of a lane
-constexpr double kIssuePerScore = 5;          // mask, maximum, exponent, sum, conversion
-constexpr double kIssuePerWidened = 1.5;      // of an 8-bit key or value, for each warp that takes it
-constexpr double kSmemBytesPerClock = 128;
-constexpr double kSlotLatency = 1500;  // from a slot's release to its next contents
-constexpr double kWaitCycles = 150;    // of a step: barriers
-constexpr double kOpenCycles = 2000;   // of a tile: its Q, first block, statistics
-constexpr double kJoinCycles = 1500;   // of a tile whose warps join their rows
+constexpr double kIssuePerScore = 5;      // mask, maximum, exponent, sum, conversion
+constexpr double kIssuePerWidened = 1.5;  // of an 8-bit key or value, for each warp that takes it
+constexpr double kSlotLatency = 1500;     // from a slot's release to its next contents
+constexpr double kWaitCycles = 150;       // of a step: barriers
+constexpr double kOpenCycles = 2000;      // of a tile: its Q, first block, statistics
+constexpr double kJoinCycles = 1500;      // of a tile whose warps join their rows
 constexpr double kStoredPerCycle = 32;
 constexpr double kStartCycles = 5000;
 constexpr double kMergeKernelCycles = 4500;
@@ -42,9 +39,9 @@ Step step_of(const fmha::Config& c, const MmaDevice& device) {
   const double queries = fmha::holds_queries(c) ? 0 : 2.0 * c.tile_m * fmha::qk_columns(c);
   const double widened = widens_keys(c.facts) ? readers * c.tile_n * columns : 0;
   return {.tensor = scores * columns / device.products / (is_8_bit(c.facts) ? device.fp8 : 1),
-          .exponentials = scores / kExponentialsPerCycle,
-          .issue = (scores * kIssuePerScore + widened * kIssuePerWidened) / kIssuePerCycle,
-          .smem = (keys * (readers + 1) + queries) / kSmemBytesPerClock,
+          .exponentials = scores / kMmaExponentialsPerCycle,
+          .issue = (scores * kIssuePerScore + widened * kIssuePerWidened) / kMmaIssuePerCycle,
+          .smem = (keys * (readers + 1) + queries) / kMmaSmemBytesPerCycle,
           .l2 = keys / device.l2_bytes};
 }
 
@@ -108,6 +105,9 @@ FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice&
   const double memory = bytes / device.memory_bytes;
 
   FmhaMmaCost cost;
+  const double steps = tiles * parts * std::ceil(seen / parts / c.tile_n);
+  cost.work = {steps * step.tensor, steps * step.exponentials, steps * step.smem,
+               steps * step.issue,  steps * step.l2,           bytes};
   cost.cycles = kStartCycles + (fmha::is_split(c) ? kMergeKernelCycles : 0) + std::max(computed, memory) +
                 kUncovered * std::min(computed, memory);
   cost.us = cost.cycles / device.device.clock_ghz / 1000;

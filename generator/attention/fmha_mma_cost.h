@@ -9,6 +9,7 @@
 
 #include <string_view>
 
+#include "generator/mma_costs.h"
 #include "generator/model_device.h"
 #include "spec/fmha.h"
 #include "tessera/problem.h"
@@ -20,6 +21,7 @@ struct FmhaMmaCost {
   double us = 0;
   std::string_view limit;   ///< what takes longest: "tensor cores", "memory", ..
   double tensor_share = 0;  ///< of the tensor cores' rate
+  UnitWork work;
 };
 
 /// Sizes that no hint tells count as 4,096 queries and keys of 32 heads.

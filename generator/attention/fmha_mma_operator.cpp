@@ -108,16 +108,23 @@ double FmhaMmaOperator::score(const Config& config, const Fmha& problem) {
 }
 
 std::string FmhaMmaOperator::merit(const Config& config, const Fmha& problem) {
-  const auto on = [&](const MmaDevice& device) {
+  std::string text;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
     const FmhaMmaCost cost = fmha_mma_cost(config, of_mma(problem), device);
-    return fmt::format("{:.1f} us on {} (bound by {}, {:.0f} % of the tensor cores' rate)", cost.us, device.name,
-                       cost.limit, 100 * cost.tensor_share);
-  };
-  std::string text = "modelled (never measured) at ";
-  if (has_family(problem.arch, MmaFamily::wgmma)) return text + on(kHopperByMma);
-  if (problem.arch.number == 121) return text + on(kDgxSpark);
-  text += fmt::format("{}, {}", on(kRtx5090), on(kRtxPro6000));
-  return problem.arch.suffix == 'f' ? fmt::format("{}, {}", text, on(kDgxSpark)) : text;
+    text += fmt::format("{}{:.1f} us on {} (bound by {}, {:.0f} % of the tensor cores' rate)",
+                        text.empty() ? "modelled (never measured) at " : ", ", cost.us, device.name, cost.limit,
+                        100 * cost.tensor_share);
+  }
+  return text;
+}
+
+std::vector<CostSheet> FmhaMmaOperator::costs(const Config& config, const Fmha& problem) {
+  std::vector<CostSheet> sheets;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
+    const FmhaMmaCost cost = fmha_mma_cost(config, of_mma(problem), device);
+    sheets.push_back(cost_sheet(device, cost.us, cost.work));
+  }
+  return sheets;
 }
 
 }  // namespace tessera

@@ -22,6 +22,7 @@ struct FmhaMmaOperator : FmhaOperator {
   static double score(const Config& config, const Fmha& problem);
   /// The modelled time, and what limits it, on each device of the target.
   static std::string merit(const Config& config, const Fmha& problem);
+  static std::vector<CostSheet> costs(const Config& config, const Fmha& problem);
 };
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include "generator/attention/fmha_choice.h"
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_nvfp4_cost.h"
 #include "generator/attention/fmha_nvfp4_launch.h"
 #include "generator/attention/fmha_tile_cost.h"
 #include "generator/block_scaled/block_operator.h"
@@ -119,6 +120,15 @@ double FmhaNvfp4Operator::score(const Config& config, const Fmha& asked) {
 std::string FmhaNvfp4Operator::merit(const Config& config, const Fmha&) {
   return fmt::format("chosen by shape (never measured): {} of K, V and delta_s, {} rows of a tile",
                      counted(config.stages, "slot"), config.tile_m);
+}
+
+std::vector<CostSheet> FmhaNvfp4Operator::costs(const Config& config, const Fmha& problem) {
+  std::vector<CostSheet> sheets;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
+    const FmhaNvfp4Cost cost = fmha_nvfp4_cost(config, problem, device);
+    sheets.push_back(cost_sheet(device, cost.us, cost.work));
+  }
+  return sheets;
 }
 
 std::string FmhaNvfp4Operator::label(const Config& config) {

@@ -24,6 +24,7 @@ struct FmhaNvfp4Operator {
   static std::vector<Config> candidates(const Fmha& problem);
   static double score(const Config& config, const Fmha& problem);
   static std::string merit(const Config& config, const Fmha& problem);
+  static std::vector<CostSheet> costs(const Config& config, const Fmha& problem);
   static std::string subject(const Config& config);
   static std::string label(const Config& config);
   static std::string explain(const Config& config, const Verdict& verdict);

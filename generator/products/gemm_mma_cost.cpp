@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "generator/model_device.h"
+#include "tessera/targets.h"
 
 namespace tessera {
 
@@ -12,21 +13,6 @@ namespace {
 
 using gemm_mma::Config;
 
-struct Rates {
-  ModelDevice device;
-  double products_per_cycle;       ///< of 16-bit operands with fp32 sums, one multiprocessor
-  double fp8_factor, int8_factor;  ///< of others beside these
-  double mx8_factor, four_bit_factor;
-  double l2_bytes_per_cycle;      ///< one multiprocessor
-  double memory_bytes_per_cycle;  ///< all
-};
-constexpr Rates rates_of(const MmaDevice& d, double int8, double mx8, double four_bit) {
-  return {d.device, d.products, d.fp8, int8, mx8, four_bit, d.l2_bytes, d.memory_bytes};
-}
-constexpr Rates kGeForce = rates_of(kRtx5090, 4, 4, 8);
-constexpr Rates kByPin = rates_of(kHopperByMma, 2, 1, 1);  // which widens e4m3 and e5m2
-
-constexpr double kSmemBytesPerCycle = 128;  // of one multiprocessor
 constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents, out of the L2
 constexpr double kBusySlotCycles = 3000;    // out of memory that is read as fast as it can be: fitted on an H200
 constexpr Hint kFewRows = 64;               // with which b comes so, into all slots but the one that is read
@@ -45,11 +31,11 @@ constexpr Hint kDefaultExtent = 4096;
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
 double ceil_of(double value, double unit) { return std::ceil(value / unit); }
 
-double factor_of(const Rates& rates, const Config& c) {
+double factor_of(const MmaDevice& rates, const Config& c) {
   if (gemm_mma::element_bits(c) == 16) return 1;
-  if (gemm_mma::element_bits(c) == 4) return rates.four_bit_factor;
-  if (gemm_mma::is_scaled(c)) return rates.mx8_factor;
-  return gemm_mma::is_integer(c) ? rates.int8_factor : rates.fp8_factor;
+  if (gemm_mma::element_bits(c) == 4) return rates.four_bit;
+  if (gemm_mma::is_scaled(c)) return rates.mx8;
+  return gemm_mma::is_integer(c) ? rates.int8 : rates.fp8;
 }
 
 double bytes_of_d(const Config& c) {
@@ -65,7 +51,10 @@ double smooth_max(std::initializer_list<double> values) {
 }  // namespace
 
 GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
-  const Rates& rates = has_family(problem.arch, MmaFamily::wgmma) ? kByPin : kGeForce;
+  return gemm_mma_cost(c, problem, has_family(problem.arch, MmaFamily::wgmma) ? kHopperByMma : kRtx5090);
+}
+
+GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem, const MmaDevice& rates) {
   const bool is_swapped = gemm_mma::is_swapped(c);
   const double m = extent(is_swapped ? problem.n : problem.m, kDefaultExtent),
                n = extent(is_swapped ? problem.m : problem.n, kDefaultExtent);
@@ -77,21 +66,21 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
       gemm_mma::a_slot_bytes(c) + gemm_mma::b_slot_bytes(c) + gemm_mma::sfa_slot_bytes(c) + gemm_mma::sfb_slot_bytes(c);
   const double fetched = 1.0 * gemm_mma::consumer_warps(c) * (gemm_mma::warp_m(c) + gemm_mma::warp_n(c)) *
                          gemm_mma::kStepBytes;  // by ldmatrix
-  const double products_per_cycle = factor_of(rates, c) * rates.products_per_cycle;
+  const double products_per_cycle = factor_of(rates, c) * rates.products;
   const double tensor = tile_m * gemm_mma::sum_columns(c) * gemm_mma::tile_k(c) / products_per_cycle;
   const bool has_few_rows = problem.m >= 0 && problem.m <= kFewRows;
   const double slot = has_few_rows ? kBusySlotCycles / (c.stages - 1) : kSlotCycles / c.stages;
   const bool is_alone = gemm_mma::consumer_warps(c) <= 4;
   const double step =
       (is_alone ? kAloneStepCycles : kStepCycles) +
-      smooth_max({tensor, (slot_bytes + fetched) / kSmemBytesPerCycle, slot_bytes / rates.l2_bytes_per_cycle, slot});
+      smooth_max({tensor, (slot_bytes + fetched) / kMmaSmemBytesPerCycle, slot_bytes / rates.l2_bytes, slot});
   const double parts = c.split_k;
   const double stored = tile_m * gemm_mma::columns_of_d(c, c.tile_n) * bytes_of_d(c) / parts / kStoreBytesPerCycle;
   // Each CTA writes its sums, and fetches its share of everyone's: as many bytes again.
-  const double added =
-      c.split_k == 1 ? 0
-                     : kStartCycles + kClusterCycles +
-                           tile_m * gemm_mma::sum_columns(c) * 4 * (1 / kSmemBytesPerCycle + 1 / kFetchBytesPerCycle);
+  const double added = c.split_k == 1 ? 0
+                                      : kStartCycles + kClusterCycles +
+                                            tile_m * gemm_mma::sum_columns(c) * 4 *
+                                                (1 / kMmaSmemBytesPerCycle + 1 / kFetchBytesPerCycle);
   const double steps = ceil_of(ceil_of(k, gemm_mma::tile_k(c)), parts);
   const double tile = steps * step + stored + added + kTileCycles;
 
@@ -104,13 +93,18 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
   const double a_bytes = operand_bits(gemm_mma::a_type(c)) / 8.0, b_bytes = operand_bits(gemm_mma::b_type(c)) / 8.0;
   const double bytes = (rows * a_bytes + products * n * l * b_bytes) * k +
                        rows * n * bytes_of_d(c) / (c.facts.gate == Gate::interleaved ? 2 : 1);
-  const double memory = bytes / rates.memory_bytes_per_cycle;
+  const double memory = bytes / rates.memory_bytes;
 
   GemmMmaCost cost;
   cost.cycles = kLaunchCycles + std::max(computed, memory) + kLesserShare * std::min(computed, memory);
   cost.us = cost.cycles / rates.device.clock_ghz / 1000;
   cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
   cost.is_memory_bound = memory > computed;
+  // Instructions of a step: products of 16 rows, 8 columns and 32 bytes of k, and ldmatrix of 512 bytes.
+  const double instructions = tile_m * gemm_mma::sum_columns(c) * gemm_mma::kStepBytes / (16 * 8 * 32) + fetched / 512;
+  const double smem = (slot_bytes + fetched) / kMmaSmemBytesPerCycle, l2 = slot_bytes / rates.l2_bytes;
+  const double issue = instructions * 32 / kMmaIssuePerCycle, all = tiles * steps * parts;
+  cost.work = {all * tensor, 0, all * smem, all * issue, all * l2, bytes};
   cost.tensor_share = rows * n * products * k / (products_per_cycle * rates.device.sms) / cost.cycles;
   return cost;
 }

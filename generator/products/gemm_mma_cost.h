@@ -9,6 +9,7 @@
 // rounds over the multiprocessors, and a launch takes at least what memory needs for its bytes.
 #pragma once
 
+#include "generator/mma_costs.h"
 #include "spec/gemm_mma.h"
 #include "tessera/problem.h"
 
@@ -20,8 +21,11 @@ struct GemmMmaCost {
   long long rounds = 0;     ///< tiles that a CTA takes one after the other
   double tensor_share = 0;  ///< of the tensor cores' rate
   bool is_memory_bound = false;
+  UnitWork work;
 };
 
+/// On the device that choices for the target go by.
 GemmMmaCost gemm_mma_cost(const gemm_mma::Config& config, const Gemm& problem);
+GemmMmaCost gemm_mma_cost(const gemm_mma::Config& config, const Gemm& problem, const MmaDevice& device);
 
 }  // namespace tessera

@@ -202,6 +202,15 @@ std::string GemmMmaOperator::merit(const Config& config, const Gemm& problem) {
                      word_on_unit_scales(config, problem, cost.us));
 }
 
+std::vector<CostSheet> GemmMmaOperator::costs(const Config& config, const Gemm& problem) {
+  std::vector<CostSheet> sheets;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
+    const GemmMmaCost cost = gemm_mma_cost(config, problem, device);
+    sheets.push_back(cost_sheet(device, cost.us, cost.work));
+  }
+  return sheets;
+}
+
 std::string GemmMmaOperator::label(const Config& c) {
   const auto [rows, columns] = tile_of(c);
   std::string text = fmt::format("tile {}x{}{}, {}", rows, columns, gemm_mma::is_swapped(c) ? " transposed" : "",

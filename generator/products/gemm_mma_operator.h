@@ -31,6 +31,7 @@ struct GemmMmaOperator {
   /// The inverse of the modelled time; see gemm_mma_cost.h.
   static double score(const Config& config, const Gemm& problem);
   static std::string merit(const Config& config, const Gemm& problem);
+  static std::vector<CostSheet> costs(const Config& config, const Gemm& problem);
 
   /// "gemm bf16, tile 128x256, 2 stages": a Config in front of an explanation.
   static std::string subject(const Config& config);

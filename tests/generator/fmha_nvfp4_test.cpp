@@ -117,4 +117,57 @@ TEST_CASE("fmha nvfp4: keys are split where few queries are known to see many") 
   CHECK(plan.launch.steps[1].entry == plan.kernel + "_merge");
 }
 
+TEST_CASE("plans of kernels by mma.sync have a cost sheet for each device of their target") {
+  using Names = std::vector<std::string>;
+  const auto devices = [](const Plan& plan) {
+    Names names;
+    for (const CostSheet& sheet : plan.costs) {
+      names.push_back(sheet.device);
+      REQUIRE(sheet.units.size() == 6);
+      double longest = 0;
+      for (const CostSheet::Unit& unit : sheet.units) {
+        CHECK(unit.us >= 0);
+        longest = std::max(longest, unit.us);
+      }
+      CAPTURE(plan.kernel);
+      CAPTURE(sheet.device);
+      CHECK(longest > 0);
+      CHECK(sheet.us > longest * 0.999);  // nothing is faster than its busiest unit
+      CHECK(std::any_of(sheet.units.begin(), sheet.units.end(),
+                        [&](const CostSheet::Unit& unit) { return unit.name == sheet.limit && unit.us == longest; }));
+    }
+    return names;
+  };
+  const Fields sizes{{"batch", "1"}, {"heads_q", "32"}, {"heads_kv", "8"}, {"seqlen_q", "8192"}, {"seqlen_k", "8192"}};
+  const auto attention = [&](const Fields& more) {
+    Fields fields = sizes;
+    fields.insert(fields.end(), more.begin(), more.end());
+    return make_plan(problem_of("fmha", fields));
+  };
+  CHECK(devices(attention({{"arch", "sm_120a"}})) == Names{"RTX 5090", "RTX PRO 6000"});
+  CHECK(devices(attention({{"arch", "sm_121a"}, {"dtype", "e4m3"}})) == Names{"DGX Spark"});
+  CHECK(devices(attention({{"arch", "sm_120f"}, {"dtype", "nvfp4"}, {"head_dim", "64"}, {"softcap", "tanh"}})) ==
+        Names{"RTX 5090", "RTX PRO 6000", "DGX Spark"});
+  CHECK(devices(attention({{"arch", "sm_90a"}, {"mma_kind", "mma.f16"}})) == Names{"H100"});
+  CHECK(devices(attention({{"arch", "sm_90a"}})) == Names{});
+  CHECK(devices(attention({{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"seqlen_q", "1"}})).size() == 2);
+  for (const char* const dtype : {"bf16", "e4m3", "nvfp4", "mxfp8_e4m3", "s8"})
+    for (const char* const m : {"8", "4096"}) {
+      const Plan plan = make_plan(
+          problem_of("gemm", {{"arch", "sm_120a"}, {"dtype", dtype}, {"m", m}, {"n", "4096"}, {"k", "4096"}}));
+      CHECK(devices(plan) == Names{"RTX 5090", "RTX PRO 6000"});
+      if (m == std::string_view("8")) CHECK(plan.costs[0].limit == "memory");
+    }
+  // The tensor cores' share of a product of four bits is an eighth of one of sixteen with fp32 sums on a GeForce.
+  const auto tensor_us = [&](const char* dtype) {
+    return make_plan(
+               problem_of("gemm", {{"arch", "sm_120a"}, {"dtype", dtype}, {"m", "4096"}, {"n", "4096"}, {"k", "4096"}}))
+        .costs[0]
+        .units[0]
+        .us;
+  };
+  CHECK(tensor_us("bf16") == doctest::Approx(8 * tensor_us("nvfp4")).epsilon(0.01));
+  CHECK(tensor_us("bf16") == doctest::Approx(4096.0 * 4096 * 4096 / (256 * 170 * 2700)).epsilon(0.02));
+}
+
 }  // namespace fmha_nvfp4_test

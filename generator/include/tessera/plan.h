@@ -85,6 +85,19 @@ struct Rejection {
   bool is_legal = false;
 };
 
+/// How long a launch of the expected sizes keeps each unit of a device busy, by published rates: a model, never
+/// measured. Sizes that no hint tells are those of the families' models (4,096 rows, columns, queries or keys).
+struct CostSheet {
+  struct Unit {
+    std::string name;  ///< "tensor cores", "exponentials", "shared memory", "instructions", "the L2", "memory"
+    double us = 0;
+  };
+  std::string device;
+  double us = 0;  ///< of the launch, with what overlaps and what waits
+  std::vector<Unit> units;
+  std::string limit;  ///< what takes longest
+};
+
 /// What is generated for one kernel, beside the templates that it includes.
 struct PlanSources {
   std::string entry;                ///< the translation unit
@@ -106,7 +119,8 @@ struct Plan {
   int tmem_columns = 0;     ///< allocated: a power of two from 32 to 512; 0: no Tensor Memory
   int entry_registers = 0;  ///< per thread, as the launch bounds deal them; 0: as compiled
   std::vector<RolePlan> roles;
-  std::string reason;  ///< why these choices
+  std::string reason;            ///< why these choices
+  std::vector<CostSheet> costs;  ///< one for each device that the target's code runs on, where a family has a model
   std::vector<Rejection> rejected;
   LaunchPlan launch;
   std::function<PlanSources(const Plan& plan)> sources;  ///< made when they are asked for, of this plan
