@@ -241,6 +241,7 @@ class RunCommand final : public Command {
 
   Outcome launch_emulated(DeviceRun& run, emulator::EmulatedDevice& device) const {
     Outcome outcome;
+    std::vector<emulator::ScheduleClue> first_clues;
     for (const emulator::Schedule schedule : emulation_.schedules()) {
       device.set_schedule(schedule, static_cast<std::uint64_t>(run_.seed));
       run.reset();
@@ -249,11 +250,15 @@ class RunCommand final : public Command {
       const emulator::LaunchStatistics statistics = device.statistics();
       outcome.schedules.push_back(schedule_json(schedule, statistics));
       auto outputs = run.read_outputs(outcome.problems);
+      const std::size_t problems = outcome.problems.size();
+      std::vector<emulator::ScheduleClue> clues = device.take_clues();
       for (const auto& [name, first] : outcome.outputs)
         if (!outcome.is_stopped && !run.is_added_to(name) && outputs.at(name).bytes != first.bytes)
           outcome.problems.push_back(
               fmt::format("{}: schedule {} gave other bits than the first one (again: --schedule {} --seed {})", name,
                           to_string(schedule), to_string(schedule), run_.seed));
+      if (outcome.problems.size() > problems) merge_findings(outcome.findings, clues_to_difference(first_clues, clues));
+      if (outcome.outputs.empty()) first_clues = std::move(clues);
       if (outcome.outputs.empty() || outcome.is_stopped) outcome.outputs = std::move(outputs);
       if (outcome.is_stopped) break;
     }

@@ -206,6 +206,7 @@ bool EmulateRun::launch_step(emulator::EmulatedDevice& device, LoadedImage& imag
 
 EmulateReport EmulateRun::run(emulator::EmulatedDevice& device, const std::vector<emulator::Schedule>& schedules) {
   EmulateReport report;
+  std::vector<emulator::ScheduleClue> first_clues;
   for (const emulator::Schedule schedule : schedules) {
     device.set_schedule(schedule, options_.seed);
     const std::unique_ptr<LoadedImage> image = device.load_ptx(ptx_, ptx_name_);
@@ -226,7 +227,12 @@ EmulateReport EmulateRun::run(emulator::EmulatedDevice& device, const std::vecto
     if (report.is_stopped) break;
     report.outputs = OrderedJson::array();
     judge(device, to_string(schedule), report);
-    if (!report.problems.empty()) break;
+    std::vector<emulator::ScheduleClue> clues = device.take_clues();
+    if (!report.problems.empty()) {
+      if (report.schedules.size() > 1) merge_findings(report.findings, clues_to_difference(first_clues, clues));
+      break;
+    }
+    if (report.schedules.size() == 1) first_clues = std::move(clues);
   }
   return report;
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "emulator/findings/schedule_clues.h"
 #include "emulator/findings/unwritten_registers.h"
 #include "emulator/loaded_image.h"
 #include "emulator/machine.h"
@@ -134,6 +135,7 @@ struct EmulatedDevice::State {
   std::shared_ptr<GlobalMemory> memory;
   std::mutex mutex;
   std::vector<EmulatorFinding> findings;
+  std::vector<ScheduleClue> clues;
   LaunchStatistics statistics;
   bool is_synchronised = false;  ///< since the last launch: the next one counts anew
   Observer* observer = nullptr;
@@ -162,8 +164,12 @@ struct EmulatedDevice::State {
       count(run.statistics);
       ++sample.run;
       for (const EmulatorFinding& finding : run.findings.all()) findings.push_back(finding);
+      add(*run.clues);
       if (run.findings.has_failure()) return;
     }
+  }
+  void add(const ScheduleClues& of_launch) {
+    for (ScheduleClue& clue : of_launch.all()) clues.push_back(std::move(clue));
   }
   // Launches follow each other: their counts and times add up.
   void count(const LaunchStatistics& launch) {
@@ -295,6 +301,10 @@ std::vector<EmulatorFinding> EmulatedDevice::take_findings() {
   state_->prior_grids.clear();
   return std::exchange(state_->findings, {});
 }
+std::vector<ScheduleClue> EmulatedDevice::take_clues() {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->clues, {});
+}
 bool EmulatedDevice::is_capturing(Stream) { return false; }
 std::uintptr_t EmulatedDevice::current_context() { return state_->context; }
 std::string EmulatedDevice::why_unusable(DevicePointer pointer) {
@@ -365,6 +375,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
         result.statistics.threads = 2;
         state_->count(result.statistics);
         for (EmulatorFinding& finding : result.findings) state_->findings.push_back(std::move(finding));
+        for (ScheduleClue& clue : result.clues) state_->clues.push_back(std::move(clue));
         return;
       }
       why_one = result.reason;
@@ -379,6 +390,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   run.statistics.why_one_thread = why_one;
   state_->count(run.statistics);
   for (const EmulatorFinding& finding : run.findings.all()) state_->findings.push_back(finding);
+  state_->add(*run.clues);
 }
 
 DeviceVariable EmulatedDevice::variable(const LoadedImage& image, std::string_view name) const {

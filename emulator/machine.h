@@ -34,6 +34,7 @@ class Cluster;
 class Launch;
 class CallStack;
 class RaceDetector;
+class ScheduleClues;
 class WeakMemory;
 struct RaceCta;
 struct RaceSync;
@@ -311,8 +312,9 @@ class Launch {
   AsyncQueue async;
   std::unique_ptr<RaceDetector> race;  ///< null unless the options ask for it
   std::unique_ptr<WeakMemory> weak;    ///< null but for Schedule::weak
-  std::uint64_t time = 0;              ///< instructions executed so far, all warps
-  std::uint64_t progress = 1;          ///< counts what can end somebody's wait
+  std::unique_ptr<ScheduleClues> clues;
+  std::uint64_t time = 0;      ///< instructions executed so far, all warps
+  std::uint64_t progress = 1;  ///< counts what can end somebody's wait
   double start_seconds = 0;
   std::uint64_t local_bytes = 0;  ///< of one thread: what the entry declares, and its stack
   std::uint64_t fence_clock = 1;  ///< counts fence.proxy.async

@@ -12,6 +12,7 @@
 
 #include "emulator/call_stack.h"
 #include "emulator/findings/race.h"
+#include "emulator/findings/schedule_clues.h"
 #include "emulator/memory/weak_memory.h"
 #include "emulator/observers/observer.h"
 #include "emulator/tensor_cores/tensor_core.h"
@@ -51,6 +52,7 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
   if (WrittenLines::is_needed(entry)) written = std::make_unique<WrittenLines>();
   splits_warps = options.schedule == Schedule::split;
   if (options.detects_races) race = std::make_unique<RaceDetector>(*this);
+  clues = std::make_unique<ScheduleClues>();
   if (options.schedule == Schedule::weak) weak = std::make_unique<WeakMemory>(random);
 }
 

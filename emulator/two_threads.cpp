@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/quiet_thread.h"
+#include "emulator/findings/schedule_clues.h"
 #include "emulator/syntax/isa.h"
 #include "tessera/error.h"
 
@@ -158,6 +159,8 @@ TwoThreadResult run_on_two_threads(const Program& program, const Entry& entry, G
   result.findings = first.findings.all();
   const auto& more = second.findings.all();
   result.findings.insert(result.findings.end(), more.begin(), more.end());
+  result.clues = first.clues->all();
+  for (ScheduleClue& clue : second.clues->all()) result.clues.push_back(std::move(clue));
   return result;
 }
 

@@ -23,6 +23,7 @@ struct TwoThreadResult {
   std::string reason;    ///< why it is not done
   LaunchStatistics statistics;
   std::vector<EmulatorFinding> findings;
+  std::vector<ScheduleClue> clues;
 };
 /// Precondition: why_one_thread() is empty.
 TwoThreadResult run_on_two_threads(const Program& program, const Entry& entry, GlobalMemory& memory,

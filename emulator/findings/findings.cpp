@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emulator/syntax/program.h"
 
 namespace tessera::emulator {
@@ -35,6 +37,19 @@ std::string EmulatorFinding::to_string() const {
   if (count > 1) text += fmt::format(" ({} times)", count);
   if (!cause.empty()) text += fmt::format(" [{}]", cause);
   return text;
+}
+
+std::vector<EmulatorFinding> clues_to_difference(const std::vector<ScheduleClue>& first,
+                                                 const std::vector<ScheduleClue>& other) {
+  std::vector<EmulatorFinding> findings;
+  for (const ScheduleClue& clue : other) {
+    const bool is_known = std::any_of(first.begin(), first.end(), [&](const ScheduleClue& seen) {
+      return seen.finding.name == clue.finding.name && seen.finding.entry == clue.finding.entry &&
+             seen.finding.ptx_line == clue.finding.ptx_line && seen.signature == clue.signature;
+    });
+    if (!is_known) findings.push_back(clue.finding);
+  }
+  return findings;
 }
 
 void FindingLog::add(EmulatorFinding finding) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "emulator/findings/race.h"
+#include "emulator/findings/schedule_clues.h"
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/wide.h"
 #include "emulator/memory/access.h"
@@ -208,6 +209,33 @@ void write_value(const Warp& w, const Operand& to, int lane, const std::byte* va
   write_lane<T>(w, to, lane, element);
 }
 
+// The weak schedule, and an access with an order: a vector of scalars that come one by one.
+template <class T>
+void load_torn(const Warp& w, const Instruction& in, int lane, const Target& target, const Elements& to) {
+  std::array<VectorStore, 8> met{};
+  VectorStore beside;
+  const bool is_backwards = w.launch->weak->is_backwards();
+  for (int n = 0; n < to.count; ++n) {
+    const int i = is_backwards ? to.count - 1 - n : n;
+    T value;
+    Target element = target;
+    element.data += static_cast<std::size_t>(i) * sizeof(T);
+    VectorStore& here = met[static_cast<std::size_t>(i)];
+    here =
+        w.launch->weak->load(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<std::byte*>(&value), beside);
+    if (here.number > beside.number) beside = here;
+    if (to.first[i].bytes == sizeof(T))
+      w.reg<T>(to.first[i].offset)[lane] = value;
+    else
+      write_lane<T>(w, to.first[i], lane, value);
+  }
+  for (int i = 0; i < to.count; ++i) {
+    const std::byte* const place = target.data + static_cast<std::size_t>(i) * sizeof(T);
+    if (beside.has(place) && met[static_cast<std::size_t>(i)].number < beside.number)
+      return w.launch->clues->note_torn(w, in, lane);
+  }
+}
+
 // T is one element as memory holds it.
 template <class T, Space kSpace>
 Step load(Warp& w, const Instruction& in, Mask active) {
@@ -215,7 +243,8 @@ Step load(Warp& w, const Instruction& in, Mask active) {
   const Elements to = elements(in.op[0]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
   const bool is_weak = kSpace != Space::local && kSpace != Space::param && w.launch->weak != nullptr;
-  const bool is_late = is_weak && w.launch->weak->is_late(order_of(in));
+  const bool is_vector = is_weak && to.count > 1 && order_of(in).is_strong;
+  const bool is_late = is_weak && !is_vector && w.launch->weak->is_late(order_of(in));
   LaneAccesses weak(w, in, false);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -231,6 +260,10 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     }
     if (w.race) [[unlikely]]
       follow(w, in, lane, target, bytes, false, weak);
+    if (is_vector && target.shadow != nullptr) [[unlikely]] {
+      load_torn<T>(w, in, lane, target, to);
+      continue;
+    }
     for (int i = 0; i < to.count; ++i) {
       T value;
       Target element = target;
@@ -268,13 +301,15 @@ Step store(Warp& w, const Instruction& in, Mask active) {
       return report_outside(w, in, kSpace, lane, address, bytes, true);
     if (target.shadow == nullptr || !shadow_has(target.shadow, bytes, kAllocated))
       return report_outside(w, in, kSpace, lane, address, bytes, true);
+    const VectorStore vector = is_weak && from.count > 1 ? w.launch->weak->new_vector(target, bytes) : VectorStore{};
     for (int i = 0; i < from.count; ++i) {
       const T value = from.first[i].bytes == sizeof(T) ? w.reg<T>(from.first[i].offset)[lane]
                                                        : read_lane<T>(w, from.first[i], lane);
       Target element = target;
       element.data += static_cast<std::size_t>(i) * sizeof(T);
       if (is_weak) [[unlikely]]
-        w.launch->weak->store(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<const std::byte*>(&value));
+        w.launch->weak->store(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<const std::byte*>(&value),
+                              vector);
       else
         std::memcpy(element.data, &value, sizeof(T));
     }

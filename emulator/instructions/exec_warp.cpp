@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "emulator/findings/schedule_clues.h"
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/lanes.h"
 #include "emulator/math/float_arithmetic.h"
@@ -191,6 +192,7 @@ Step reduce_float(Warp& w, const Instruction& in, Mask active) {
 }
 
 Step active_lanes(Warp& w, const Instruction& in, Mask active) {
+  w.launch->clues->note_activemask(w, in, active);
   for_lanes(active, [&](int lane) { write_lane<U32>(w, in.op[0], lane, active); });
   return Step::next;
 }

@@ -162,18 +162,23 @@ WeakMemory::Write WeakMemory::written(const Thread& thread, const Warp& warp, Or
   return write;
 }
 
-void WeakMemory::load(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
-                      std::byte* value) {
+VectorStore WeakMemory::load(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
+                             std::byte* value, const VectorStore& beside) {
   perform_at(warp, lane, target.data, bytes);
   std::memcpy(value, target.data, bytes);
   Location* const location = find(target, bytes, false);
-  if (location == nullptr) return;
+  if (location == nullptr) return {};
   Thread& thread = thread_of(warp, lane);
   const std::size_t first = oldest_readable(thread, *location, target.data), last = location->writes.size() - 1;
   std::size_t chosen = last;
   if (first < last && random_.below(2) == 0) chosen = first + random_.below(last - first + 1);
+  // Half of the vector stores that can be met in part are.
+  while (chosen > first && beside.has(target.data) && location->writes[chosen].vector.number == beside.number &&
+         random_.below(2) == 0)
+    --chosen;
   std::memcpy(value, location->writes[chosen].value.data(), bytes);
   read(thread, warp, target.data, location->writes[chosen], order);
+  return location->writes[chosen].vector;
 }
 
 void WeakMemory::load_later(Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
@@ -224,12 +229,13 @@ void WeakMemory::before(Warp& warp, const Instruction& in, Mask active) {
 void Warp::perform_late_loads(const Instruction& in, Mask active) { launch->weak->before(*this, in, active); }
 
 void WeakMemory::store(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
-                       const std::byte* value) {
+                       const std::byte* value, const VectorStore& vector) {
   perform_at(warp, lane, target.data, bytes);
   Location* const location = find(target, bytes, true);
   Thread& thread = thread_of(warp, lane);
   std::deque<Write>& writes = location->writes;
   Write write = written(thread, warp, order);
+  write.vector = vector;
   write.made = clock_++;
   std::memcpy(write.value.data(), value, bytes);
   // Behind all that the thread knows of; not between what an atomic read and what it wrote.

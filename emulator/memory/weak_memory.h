@@ -44,14 +44,29 @@ struct Order {
   Scope scope = Scope::cta;
 };
 
+/// The bytes of one thread's vector store; number 0: none, a scalar one.
+struct VectorStore {
+  std::uint64_t number = 0;
+  const std::byte* first = nullptr;
+  std::size_t bytes = 0;
+  bool has(const std::byte* place) const { return number != 0 && first <= place && place < first + bytes; }
+};
+
 class WeakMemory {
  public:
   explicit WeakMemory(Random& random) : random_(random) {}
 
-  /// What a load of `bytes` bytes (1 to 16, naturally aligned) at target.data gives, into `value`.
-  void load(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order, std::byte* value);
+  /// What a load of `bytes` bytes (1 to 16, naturally aligned) at target.data gives, into `value`. beside: the vector
+  /// store that another element of the same access met.
+  /// Gives of which vector store it was a part.
+  VectorStore load(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order, std::byte* value,
+                   const VectorStore& beside = {});
   /// Stores `value`: into memory, unless the store comes before writes that memory has already seen.
-  void store(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order, const std::byte* value);
+  void store(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order, const std::byte* value,
+             const VectorStore& vector = {});
+  VectorStore new_vector(const Target& target, std::size_t bytes) { return {++num_vectors_, target.data, bytes}; }
+  /// The elements of a vector access come in any order; here in one of two.
+  bool is_backwards() { return random_.below(2) == 0; }
   /// After an atomic, which reads and writes the newest: `before` is what it read.
   void atomic(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
               const std::byte* before);
@@ -90,6 +105,7 @@ class WeakMemory {
     bool is_strong = false, is_atomic = false;
     Scope scope = Scope::gpu;
     const Cta* by = nullptr;
+    VectorStore vector{};
     Released released{};
   };
   struct Location {
@@ -124,7 +140,7 @@ class WeakMemory {
   std::uint64_t next_order() { return ++num_writes_ << 20; }
 
   Random& random_;
-  std::uint64_t clock_ = 1, num_writes_ = 0;
+  std::uint64_t clock_ = 1, num_writes_ = 0, num_vectors_ = 0;
   std::unordered_map<Place, Location> locations_;
   std::deque<Place> by_age_;                                      ///< places of locations_, made first to last
   std::unordered_map<std::uint64_t, std::uint8_t> bytes_in_;      ///< by 16 bytes of memory: size of its locations

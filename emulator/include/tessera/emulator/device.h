@@ -104,6 +104,8 @@ class EmulatedDevice final : public Device, public PointerProbe {
   ClusterSample last_sample() const;
   /// Findings since the last take, with all their fields.
   std::vector<EmulatorFinding> take_findings();
+  /// Of the launches since the last take: what another schedule may do otherwise.
+  std::vector<ScheduleClue> take_clues();
   /// Of all launches since the last synchronisation before them: of a kernel of several steps, of all steps.
   LaunchStatistics statistics() const;
   /// Watches the launches that follow, until null is set; the caller keeps it alive.

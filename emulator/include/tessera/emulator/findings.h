@@ -36,6 +36,17 @@ struct EmulatorFinding {
 };
 
 /// Collects findings; those of one name at one PTX line are one finding with a count.
+/// What a launch did that another schedule may do otherwise. Nothing is wrong with it, unless the outputs differ.
+struct ScheduleClue {
+  EmulatorFinding finding;      ///< what it is called then
+  std::uint64_t signature = 0;  ///< the same where the launch did the same
+};
+
+/// Those of `other` that `first` does not have, or has with another signature: the hazards of a launch whose outputs
+/// are unlike the first one's.
+std::vector<EmulatorFinding> clues_to_difference(const std::vector<ScheduleClue>& first,
+                                                 const std::vector<ScheduleClue>& other);
+
 class FindingLog {
  public:
   void add(EmulatorFinding finding);
