@@ -62,6 +62,10 @@ def cosine(found, expected):
     return (found * expected).sum() / numpy.sqrt((found**2).sum() * (expected**2).sum())
 
 
+def rms(values):
+    return numpy.sqrt((values.astype(numpy.float64) ** 2).mean())
+
+
 def test_fmha_nvfp4(random):
     """Both steps, near attention of what came: dense with a column that all rows have in common, and over pages."""
     q, k, v = normal(random, (2, 40, 4, 64), bf16), *(normal(random, (2, 150, 2, 64), bf16) for _ in range(2))
@@ -71,7 +75,9 @@ def test_fmha_nvfp4(random):
     o, lse = tessera.fmha_nvfp4(operands, causal=True, return_lse=True, device="emulator")
     expected, expected_lse = attention(q, k, v, causal=True)
     assert (o.dtype, o.shape, lse.dtype, lse.shape) == (bf16, q.shape, numpy.float32, (2, 4, 40))
-    assert cosine(o, expected) > 0.97 and worst(lse, expected_lse) < 0.3
+    # A value in e2m1 with a scale for 16 is off by 0.095 of it in the root mean square. So a score, 64 products of two
+    # such values over 8, is off by 0.134; an LSE, whose error is a weighted mean of scores', by less.
+    assert cosine(o, expected) > 0.97 and rms(lse - expected_lse) < 0.134
     sink = numpy.full(4, 200, numpy.float32)  # far above all scores but those of the common column, which are 28
     assert worst(tessera.fmha_nvfp4(operands, sink=sink, device="emulator"), 0) == 0
 
