@@ -136,9 +136,12 @@ std::optional<reference::Tensor> make_indices(const std::string& buffer, const s
                                                       : nullptr;
   if (counted == nullptr && !is_list) return std::nullopt;
   reference::Tensor tensor(DType::s32, shape);
-  const std::int64_t count = reference::element_count(shape), most = size(buffer == "block_table" ? "pages"
-                                                                          : is_list               ? "seqlen_k"
-                                                                                                  : counted);
+  const std::int64_t count = reference::element_count(shape);
+  const bool is_product = is_list && size("a_rows") != 0;
+  const std::int64_t most = size(is_product                ? "a_rows"
+                                 : buffer == "block_table" ? "pages"
+                                 : is_list                 ? "seqlen_k"
+                                                           : counted);
   for (std::int64_t i = 0; i < count; ++i)
     tensor.set(i, static_cast<double>(is_list ? (i % 9 == 8 ? -1 : i * 7 % most) : most - i % 3 * (most / 3) - i % 3));
   return tensor;

@@ -57,6 +57,8 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=1x128 split_k=1 tile_m=128 tile_n=64 stages=3", product},
       {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=128x128 split_k=1 tile_m=128 tile_n=64 stages=3",
        {{"m", 200}, {"n", 128}, {"k", 1024}, {"sfa_stride_m", 1}, {"sfa_stride_k", 200}}},
+      {"gemm grouping=masked gather=rows tile_m=64 tile_n=64 split_k=1 stages=4",
+       {{"m", 100}, {"n", 72}, {"k", 384}, {"l", 3}, {"a_rows", 60}}},
       {"rows dtype=f32 columns=65536 chain=rmsnorm+bf16", {{"rows", 2}}},
       {"rows columns=136 rows_of_cta=16 chain=mhc_post(product)", {{"rows", 300}}},
       {"mhc_product warps_m=2 warps_k=2 ctas=1", {{"m", 100}, {"k", 1600}}},
