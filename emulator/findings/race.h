@@ -413,6 +413,7 @@ class RaceDetector {
   std::shared_ptr<RaceStates> states_ = std::make_shared<RaceStates>();
   std::vector<RaceSteps> steps_;  // by agent, as far as there are
   std::uint64_t operations_ = 0;
+  std::uint64_t told_ = 0;  ///< also what waits for a wgmma's result to be used
   std::unordered_map<std::uint64_t, std::unique_ptr<RaceCells>> pages_;  // 4 KB of global memory each
   std::uint64_t last_page_number_ = ~std::uint64_t{0};
   RaceCells* last_page_ = nullptr;

@@ -227,6 +227,7 @@ void RaceDetector::report(const RaceRecord& before, const RaceRecord& now, const
   if (ignored != nullptr)
     finding.message += fmt::format("; the answer of the wait at PTX line {} is not looked at", ignored->line);
   finding.cause = cause;
+  ++told_;
   if (may_not_matter && !reader->findings.empty() && reader->findings.back().name == finding.name)
     ++reader->findings.back().count;
   else if (may_not_matter)

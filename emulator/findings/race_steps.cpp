@@ -56,7 +56,7 @@ void RaceDetector::touch_step(RaceStates::Id& place, const RaceRecord& now, cons
   const RaceStates::Id before = place;
   const bool is_common = !states_->is_own(place);
   if (is_common) states_->retain(before);
-  const std::uint64_t findings = launch_.findings.added();
+  const std::uint64_t findings = launch_.findings.added() + told_;
   RaceCell& own = states_->own(place);
   touch(own, now, accessor, address, is_shared);
   const unsigned left = own.used();
@@ -68,7 +68,7 @@ void RaceDetector::touch_step(RaceStates::Id& place, const RaceRecord& now, cons
   }
   if (!is_common) return;
   // What there is something to say about is said of each piece.
-  if (launch_.findings.added() == findings) steps.keep(before, place);
+  if (launch_.findings.added() + told_ == findings) steps.keep(before, place);
   states_->release(before);
 }
 
