@@ -295,7 +295,7 @@ bool RaceDetector::covers_lanes(const RaceRecord& outer, const RaceRecord& inner
 
 void RaceDetector::merge(RaceRecord& into, const RaceRecord& now) {
   for (unsigned word = 0; word < 4; ++word) {
-    const unsigned bytes = into.bytes >> (4 * word) & 15u, more = now.bytes >> (4 * word) & 15u;
+    const unsigned bytes = unsigned{into.bytes} >> (4 * word) & 15u, more = unsigned{now.bytes} >> (4 * word) & 15u;
     if (more == 0) continue;
     const Mask by = into.lanes.of[word];
     const auto bit = static_cast<std::uint8_t>(1u << word);

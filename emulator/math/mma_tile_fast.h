@@ -127,7 +127,7 @@ template <int kBytes, bool kTwice, class Exponent, class Decode>
     VecI told;
     load(told, bad + i);
     const VecI magnitude = reinterpret<VecI>(s) << 1;
-    told |= (kMostExponent - e) | ((e - kLeastExponent) & (magnitude | -magnitude));
+    told |= (kMostExponent - e) | ((e - kLeastExponent) & (magnitude != 0));
     std::memcpy(bad + i, &told, sizeof(told));
     std::memcpy(value + i, &s, sizeof(s));
     e = magnitude == 0 ? (VecI{} + kFastZero) : e;
