@@ -7,6 +7,7 @@
 // such a pointer gets its SIGSEGV. Of memory that the host has already the third place is the host's own.
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <vector>
 
+#include "emulator/memory/fork.h"
 #include "emulator/memory/memory.h"
 #include "tessera/error.h"
 
@@ -59,15 +61,15 @@ void GlobalMemory::release_aliases() noexcept {
 // Offsets of whole pages; `host`: a third place of the same bytes, whose contents they keep.
 void GlobalMemory::share_pages(std::uint64_t first, std::uint64_t bytes, void* host) {
   reserve_aliases();
-  const int file = memfd_create("tessera-emulator-shared", MFD_CLOEXEC);
+  const int file = memfd_create(kSharedFile, MFD_CLOEXEC);
   if (file < 0) refuse("memfd_create");
   const auto map = [&](void* at) {
     return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
   };
   const auto* const from = host != nullptr ? static_cast<const std::byte*>(host) : data_ + first;
   std::uint64_t written = 0;
-  while (written < bytes) {
-    const ssize_t count = pwrite(file, from + written, bytes - written, static_cast<off_t>(written));
+  while (written < bytes) {  // whole pages, so with neighbours, which a sanitizer's pwrite would ask about
+    const long count = syscall(SYS_pwrite64, file, from + written, bytes - written, static_cast<off_t>(written));
     if (count <= 0) break;
     written += static_cast<std::uint64_t>(count);
   }
@@ -75,6 +77,8 @@ void GlobalMemory::share_pages(std::uint64_t first, std::uint64_t bytes, void* h
       written == bytes && map(data_ + first) && map(at_address(kGlobalBase + first)) && (host == nullptr || map(host));
   close(file);
   if (!is_done) refuse("mmap");
+  madvise(data_ + first, bytes, MADV_DONTFORK);
+  madvise(at_address(kGlobalBase + first), bytes, MADV_DONTFORK);
   shared_[first] = std::max(shared_[first], bytes);
 }
 
@@ -90,6 +94,7 @@ std::uint64_t GlobalMemory::map_host(void* host, std::uint64_t bytes) {
   const std::uint64_t address = allocate(pages + kHostPage);  // whole pages of its own
   const std::uint64_t first = page_above(address - kGlobalBase);
   const std::uint64_t found = kGlobalBase + first + start % kHostPage;
+  share_no_host_pages_with_children();
   const std::lock_guard lock(mutex_);
   share_pages(first, pages, at_address(page_below(start)));
   std::memset(shadow(address), 0, pages + kHostPage);

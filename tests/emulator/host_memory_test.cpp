@@ -1,8 +1,11 @@
 // Memory that the host and the device see at the same address, and memory of the host's own.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -77,6 +80,35 @@ TEST_CASE("memory of the host has an address of the device, to its last byte") {
   CHECK(values[4002] == 11);
   values[4002] = 13;
   CHECK(values[4999] == 5000);
+}
+
+TEST_CASE("a child of fork has copies of the heap's pages that the device shares") {
+  EmulatedDevice device;
+  std::vector<int> values(20000, 1);
+  const DevicePointer mapped = device.map_host(values.data(), values.size() * sizeof(int));
+  std::vector<std::unique_ptr<int>> near;  // in the pages that values begins and ends in, and everywhere else
+  for (int i = 0; i < 2000; ++i) near.push_back(std::make_unique<int>(i));
+  for (int children = 0; children < 4; ++children) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      const bool is_seen = values[19999] == 1 + children && *near[1999] == 1999;
+      std::fill(values.begin(), values.end(), -1);
+      near.clear();
+      std::vector<std::vector<int>> much(300, std::vector<int>(500, -1));
+      _exit(is_seen && much[299][499] == -1 ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(std::count(values.begin(), values.end(), 1 + children) == 20000);
+    CHECK(read(device, mapped, 20000)[19999] == 1 + children);
+    for (int i = 0; i < 2000; i += 7) near[static_cast<std::size_t>(i)] = std::make_unique<int>(i);
+    CHECK(*near[1999] == 1999);
+    std::fill(values.begin(), values.end(), 2 + children);  // and the device still sees what the host writes
+    CHECK(read(device, mapped, 1)[0] == 2 + children);
+  }
+  device.free(mapped);
 }
 
 TEST_CASE("one device of a process has the addresses") {

@@ -1,0 +1,126 @@
+// A fork with memory of the host's that the device shares (host_memory.cpp). Such pages are MAP_SHARED, and the heap's
+// lie among them: without more, the child's malloc would write into the parent's heap. So the child gets copies of its
+// own, as fork gives of every other page, and the parent waits until it has them. The device's own addresses are not
+// mapped in a child, as with hardware.
+//
+// Between fork and the copies the child may not touch the heap: system calls and the stack alone.
+#include "emulator/memory/fork.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+namespace tessera::emulator {
+namespace {
+
+std::atomic<bool> is_host_shared{false};
+std::mutex forks;  // one at a time: the pipe is theirs
+int pipe_ends[2] = {-1, -1};
+
+struct Mapping {
+  std::uintptr_t begin = 0, end = 0;
+};
+
+std::uintptr_t hexadecimal(std::string_view& text) {
+  std::uintptr_t value = 0;
+  for (; !text.empty(); text.remove_prefix(1)) {
+    const char c = text.front();
+    if (c >= '0' && c <= '9')
+      value = value * 16 + static_cast<std::uintptr_t>(c - '0');
+    else if (c >= 'a' && c <= 'f')
+      value = value * 16 + static_cast<std::uintptr_t>(c - 'a' + 10);
+    else
+      break;
+  }
+  return value;
+}
+
+// A line of /proc/self/maps: BEGIN-END PERMISSIONS OFFSET DEVICE INODE NAME.
+bool is_ours(std::string_view line, Mapping& mapping) {
+  if (line.find(std::string_view(kSharedFile)) == std::string_view::npos) return false;
+  mapping.begin = hexadecimal(line);
+  if (line.empty() || line.front() != '-') return false;
+  line.remove_prefix(1);
+  mapping.end = hexadecimal(line);
+  return mapping.begin < mapping.end;
+}
+
+void make_own(const Mapping& mapping) {
+  const std::size_t bytes = mapping.end - mapping.begin;
+  void* const place = reinterpret_cast<void*>(mapping.begin);  // NOLINT: addresses are numbers
+  void* const copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (copy == MAP_FAILED) return;
+  // By the kernel: a sanitizer would ask what neighbours of a registered block these bytes are.
+  const int file = static_cast<int>(syscall(SYS_memfd_create, "tessera-emulator-copy", 0u));
+  if (file < 0) return;
+  bool is_whole = true;
+  for (std::size_t done = 0; is_whole && done < bytes;) {
+    const long count =
+        syscall(SYS_pwrite64, file, static_cast<char*>(place) + done, std::min<std::size_t>(bytes - done, 1 << 20), 0L);
+    is_whole = count > 0 && syscall(SYS_pread64, file, static_cast<char*>(copy) + done, count, 0L) == count;
+    if (count > 0) done += static_cast<std::size_t>(count);
+  }
+  close(file);
+  if (is_whole) mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+}
+
+void before_fork() {
+  forks.lock();
+  if (!is_host_shared || pipe2(pipe_ends, O_CLOEXEC) != 0) pipe_ends[0] = pipe_ends[1] = -1;
+}
+
+void after_fork_in_parent() {
+  if (pipe_ends[0] >= 0) {
+    close(pipe_ends[1]);
+    char nothing = 0;
+    while (read(pipe_ends[0], &nothing, 1) < 0 && errno == EINTR) {  // until the child closes its end, or is no more
+    }
+    close(pipe_ends[0]);
+  }
+  forks.unlock();
+}
+
+void after_fork_in_child() {
+  if (is_host_shared) {
+    const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    char buffer[8192];
+    std::size_t held = 0;
+    for (ssize_t count = 0; maps >= 0 && (count = read(maps, buffer + held, sizeof buffer - held)) > 0;) {
+      held += static_cast<std::size_t>(count);
+      std::string_view text(buffer, held);
+      for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+        Mapping mapping;
+        if (is_ours(text.substr(0, end), mapping)) make_own(mapping);
+      }
+      if (text.size() == sizeof buffer) text = {};  // a line that long is none of ours
+      std::memmove(buffer, text.data(), text.size());
+      held = text.size();
+    }
+    if (maps >= 0) close(maps);
+  }
+  if (pipe_ends[0] >= 0) {
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+  }
+  forks.unlock();
+}
+
+}  // namespace
+
+void share_no_host_pages_with_children() {
+  static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (registered == 0) is_host_shared = true;
+}
+
+}  // namespace tessera::emulator
