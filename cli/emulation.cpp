@@ -29,7 +29,7 @@ void EmulatorFlags::add_to(FlagSet& flags) {
                "multiprocessors of the emulated GPU, one CTA on each at a time (default: 4; of a program the GPU's)");
   flags.number(
       "--cpu-threads", "N", threads, 1,
-      "threads of the CPU, 1 (default) or 2: each runs half of the clusters where these do not speak to each other");
+      "threads of the CPU for grids whose clusters do not speak to each other (default: 1; of a program all cores)");
   flags.toggle("--stats", shows_statistics, "count instructions, bytes, bank conflicts, matrix work and waits");
   flags.text("--trace", "FILE", trace, "write a line for every executed instruction (/dev/stdout: among the results)");
   flags.text("--timeline", "FILE", timeline, "write a trace of warps and asynchronous operations for Perfetto");
@@ -56,8 +56,7 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, 
   options.max_seconds = static_cast<double>(max_seconds);
   options.detects_races = detects_races || is_strict;
   options.detects_unwritten_registers = is_strict;
-  if (threads > 2) throw Error(ErrorKind::usage, fmt::format("--cpu-threads = {}: must be 1 or 2", threads));
-  options.threads = static_cast<int>(threads);
+  options.threads = static_cast<int>(std::clamp<std::int64_t>(threads, 1, emulator::kMostHostThreads));
   if (num_sms != 0) options.num_sms = static_cast<int>(std::min<std::int64_t>(num_sms, 4096));
   std::FILE* const prints = call.is_json() ? call.host().err : call.host().out;
   options.print = [prints](std::string_view text) { std::fwrite(text.data(), 1, text.size(), prints); };
@@ -112,10 +111,11 @@ void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statis
 std::string schedule_lines(const OrderedJson& schedules) {
   std::string lines;
   for (const OrderedJson& run : schedules) {
-    lines += fmt::format("  schedule {}, seed {}: {} warp instructions in {:.2f} s on {}\n",
-                         run["schedule"].get<std::string>(), run["seed"].get<std::int64_t>(),
-                         grouped(run["warp_instructions"].get<std::int64_t>()), run["seconds"].get<double>(),
-                         run.value("threads", 1) == 2 ? "2 threads of the CPU" : "the CPU");
+    lines += fmt::format(
+        "  schedule {}, seed {}: {} warp instructions in {:.2f} s on {}\n", run["schedule"].get<std::string>(),
+        run["seed"].get<std::int64_t>(), grouped(run["warp_instructions"].get<std::int64_t>()),
+        run["seconds"].get<double>(),
+        run.contains("threads") ? fmt::format("{} threads of the CPU", run["threads"].get<int>()) : "the CPU");
     if (run.contains("why_one_thread"))
       lines += fmt::format("    on one thread: {}\n", run["why_one_thread"].get<std::string>());
   }

@@ -22,7 +22,7 @@ struct EmulatorFlags {
   bool detects_races = false;
   bool is_strict = false;    ///< hazards fail the call, races among them
   std::int64_t num_sms = 0;  ///< 0: the default
-  std::int64_t threads = 1;
+  std::int64_t threads = 0;  ///< 0: 1, and of a program as many as the machine has cores
   bool shows_statistics = false;
   std::string trace, timeline;  ///< files
 
@@ -50,7 +50,7 @@ std::string verdict_text(bool pass, std::int64_t hazards);
 std::string why_failed(const std::string& what, const std::vector<emulator::EmulatorFinding>& findings,
                        const std::vector<std::string>& problems, bool is_strict);
 
-/// On how many threads a launch ran, and why on one where two were asked for: into a schedule's entry.
+/// On how many threads a launch ran, and why on one where more were asked for: into a schedule's entry.
 void add_threads(OrderedJson& schedule, const emulator::LaunchStatistics& statistics);
 /// One line a schedule: seed, instructions, time.
 std::string schedule_lines(const OrderedJson& schedules);

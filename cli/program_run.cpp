@@ -54,19 +54,21 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
   for (const char* name : {"libtessera_guest.so", "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"})
     preload += (preload.empty() ? "" : ":") + (fs::path(guest_folder()) / name).string();
   if (!call.host().preload.empty()) preload += ":" + call.host().preload;
-  return {{"LD_PRELOAD", preload},
-          {"TESSERA_EMULATE_ARCH", flags.arch},
-          {"TESSERA_EMULATE_GPU", flags.gpu},
-          {"TESSERA_EMULATE_SEED", std::to_string(flags.seed)},
-          {"TESSERA_EMULATE_SCHEDULE", emulator::to_string(schedule)},
-          {"TESSERA_EMULATE_SMS", std::to_string(emulation.num_sms)},
-          {"TESSERA_EMULATE_MAX_INSTRUCTIONS", std::to_string(emulation.max_instructions)},
-          {"TESSERA_EMULATE_MAX_SECONDS", std::to_string(emulation.max_seconds)},
-          {"TESSERA_EMULATE_RACES", emulation.detects_races ? "1" : "0"},
-          {"TESSERA_EMULATE_STRICT", emulation.is_strict ? "1" : "0"},
-          {"TESSERA_EMULATE_LAUNCHES", flags.shows_launches ? "1" : "0"},
-          {"TESSERA_EMULATE_COMPARE", is_compared ? "1" : "0"},
-          {"TESSERA_EMULATE_REPORT", report}};
+  return {
+      {"LD_PRELOAD", preload},
+      {"TESSERA_EMULATE_ARCH", flags.arch},
+      {"TESSERA_EMULATE_GPU", flags.gpu},
+      {"TESSERA_EMULATE_SEED", std::to_string(flags.seed)},
+      {"TESSERA_EMULATE_SCHEDULE", emulator::to_string(schedule)},
+      {"TESSERA_EMULATE_SMS", std::to_string(emulation.num_sms)},
+      {"TESSERA_EMULATE_CPU_THREADS", is_compared && emulation.threads == 0 ? "1" : std::to_string(emulation.threads)},
+      {"TESSERA_EMULATE_MAX_INSTRUCTIONS", std::to_string(emulation.max_instructions)},
+      {"TESSERA_EMULATE_MAX_SECONDS", std::to_string(emulation.max_seconds)},
+      {"TESSERA_EMULATE_RACES", emulation.detects_races ? "1" : "0"},
+      {"TESSERA_EMULATE_STRICT", emulation.is_strict ? "1" : "0"},
+      {"TESSERA_EMULATE_LAUNCHES", flags.shows_launches ? "1" : "0"},
+      {"TESSERA_EMULATE_COMPARE", is_compared ? "1" : "0"},
+      {"TESSERA_EMULATE_REPORT", report}};
 }
 
 /// In the child: does not return. `shows`: its output is the user's; with --json stdout is for the result alone.

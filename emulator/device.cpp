@@ -17,8 +17,8 @@
 #include "emulator/machine.h"
 #include "emulator/memory/lazy_fill.h"
 #include "emulator/memory/tensor_map.h"
+#include "emulator/parts.h"
 #include "emulator/syntax/resolver.h"
-#include "emulator/two_threads.h"
 #include "tessera/emulator/sample.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
@@ -366,19 +366,15 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   std::string why_one;
   if (state_->options.threads > 1) {
     LaunchOptions for_all = options;
-    for_all.observer = state_->observer;  // registers are followed in each half
-    why_one = why_one_thread(*loaded.entry, shape, for_all);
+    for_all.observer = state_->observer;  // registers are followed in each part
+    why_one = why_whole(*loaded.entry, shape, for_all);
     if (why_one.empty()) {
-      TwoThreadResult result =
-          run_on_two_threads(*loaded.program, *loaded.entry, *state_->memory, shape, options, parameters);
-      if (result.is_done) {
-        result.statistics.threads = 2;
-        state_->count(result.statistics);
-        for (EmulatorFinding& finding : result.findings) state_->findings.push_back(std::move(finding));
-        for (ScheduleClue& clue : result.clues) state_->clues.push_back(std::move(clue));
-        return;
-      }
-      why_one = result.reason;
+      PartsResult result = run_in_parts(*loaded.program, *loaded.entry, *state_->memory, shape, options, parameters,
+                                        state_->options.threads);
+      state_->count(result.statistics);
+      for (EmulatorFinding& finding : result.findings) state_->findings.push_back(std::move(finding));
+      for (ScheduleClue& clue : result.clues) state_->clues.push_back(std::move(clue));
+      return;
     }
   }
   Launch run(*loaded.program, *loaded.entry, *state_->memory, shape, options, std::move(parameters));

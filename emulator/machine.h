@@ -314,6 +314,7 @@ class Launch {
   std::unique_ptr<WeakMemory> weak;    ///< null but for Schedule::weak
   std::unique_ptr<ScheduleClues> clues;
   std::uint64_t time = 0;      ///< instructions executed so far, all warps
+  std::uint64_t counted = 0;   ///< of it, in what all parts of a grid have executed (parts.h)
   std::uint64_t progress = 1;  ///< counts what can end somebody's wait
   double start_seconds = 0;
   std::uint64_t local_bytes = 0;  ///< of one thread: what the entry declares, and its stack

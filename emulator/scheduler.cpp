@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 
 #include "emulator/call_stack.h"
@@ -15,15 +14,12 @@
 #include "emulator/findings/schedule_clues.h"
 #include "emulator/memory/weak_memory.h"
 #include "emulator/observers/observer.h"
+#include "emulator/parts.h"
 #include "emulator/tensor_cores/tensor_core.h"
 #include "emulator/tensor_cores/wgmma.h"
 
 namespace tessera::emulator {
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Registers that a thread is launched with: .maxnreg, or what the launch bounds leave it; 0: nothing is stated. A CTA's
 // warps share what setmaxnreg moves (PTX ISA, "setmaxnreg").
@@ -46,7 +42,8 @@ Launch::Launch(const Program& program_, const Entry& entry_, GlobalMemory& memor
       shape(shape_),
       options(options_),
       parameters(std::move(parameters_)),
-      random(options_.seed * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(options_.schedule)) {
+      random(options_.seed * 0x9E3779B97F4A7C15 + options_.part * 0xBF58476D1CE4E5B9 +
+             static_cast<std::uint64_t>(options_.schedule)) {
   local_bytes = entry.local_bytes;
   if (entry.has_stack) local_bytes = (local_bytes + 15) / 16 * 16 + stack_bytes(shape, options.num_sms);
   if (WrittenLines::is_needed(entry)) written = std::make_unique<WrittenLines>();
@@ -67,7 +64,7 @@ std::array<std::uint32_t, 3> Launch::first_cta(std::uint64_t cluster) const {
 }
 
 void Launch::run() {
-  start_seconds = seconds_now();
+  start_seconds = options.parts != nullptr ? options.parts->start_seconds : seconds_now();
   if (options.observer != nullptr) options.observer->started(*this);
   Scheduler(*this).run();
   statistics.warp_instructions = time;
@@ -79,6 +76,8 @@ void Scheduler::run() {
   if (launch_.num_clusters == 0) launch_.num_clusters = product(launch_.shape.grid) / product(launch_.shape.cluster);
   const std::uint64_t cluster_size = product(launch_.shape.cluster);
   max_resident_ctas_ = std::max<std::size_t>(static_cast<std::size_t>(launch_.options.num_sms), cluster_size);
+  // Clusters that do not speak need not wait for each other, and of one at a time the host's caches hold more.
+  if (launch_.options.parts != nullptr) max_resident_ctas_ = cluster_size;
   while (admit_cluster()) {
   }
   std::size_t turn = 0;
@@ -451,24 +450,6 @@ Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
   }
   warp.park_current({}, !launch_.splits_warps || launch_.random.below(2) == 0);
   return Result::ran;
-}
-
-bool Scheduler::within_budget() {
-  const bool out_of_instructions = launch_.time > launch_.options.max_warp_instructions;
-  if (!out_of_instructions) {
-    // A look at the clock costs as much as ten instructions.
-    if (launch_.options.max_seconds <= 0 || ++slices_ % 64 != 0) return true;
-    if (seconds_now() - launch_.start_seconds < launch_.options.max_seconds) return true;
-  }
-  EmulatorFinding finding;
-  finding.name = out_of_instructions ? "instruction-budget" : "time-budget";
-  finding.is_failure = true;
-  finding.entry = launch_.entry.name;
-  finding.message = fmt::format("stopped after {} warp instructions", launch_.time);
-  finding.cause = "an endless loop, or a grid too large for the emulator";
-  name_running_group(finding);
-  launch_.findings.add(std::move(finding));
-  return false;
 }
 
 }  // namespace tessera::emulator

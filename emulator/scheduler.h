@@ -42,6 +42,9 @@ class Scheduler {
   std::uint64_t starved_until_ = 0;
 };
 
+/// Of a clock that only goes forward.
+double seconds_now();
+
 /// The value of a special register for a thread.
 std::uint64_t special_value(const Warp& warp, int lane, Special special);
 

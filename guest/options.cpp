@@ -38,6 +38,7 @@ Options Options::from_environment() {
   options.schedule = schedule_of("TESSERA_EMULATE_SCHEDULE");
   options.seed = number("TESSERA_EMULATE_SEED", options.seed);
   options.num_sms = static_cast<int>(number("TESSERA_EMULATE_SMS", 0));
+  options.threads = static_cast<int>(number("TESSERA_EMULATE_CPU_THREADS", 0));
   options.max_warp_instructions = number("TESSERA_EMULATE_MAX_INSTRUCTIONS", options.max_warp_instructions);
   options.max_seconds = static_cast<double>(number("TESSERA_EMULATE_MAX_SECONDS", 600));
   options.is_strict = number("TESSERA_EMULATE_STRICT", 0) != 0;

@@ -14,6 +14,7 @@ struct Options {
   emulator::Schedule schedule = emulator::Schedule::fair;
   std::uint64_t seed = 1;
   int num_sms = 0;  ///< 0: as many as the GPU has
+  int threads = 0;  ///< of the host; 0: as many as it has cores
   std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
   double max_seconds = 600;
   bool detects_races = false;

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "emulator/findings/finding_json.h"
 #include "tessera/error.h"
@@ -57,6 +59,10 @@ emulator::EmulatedDevice& Session::device() {
   emulator::DeviceOptions options;
   options.arch = arch_;
   options.num_sms = num_sms_;
+  // Two where there is one core: how a grid is run, by its parts or as a whole, is not the machine's affair.
+  const int threads =
+      options_.threads != 0 ? options_.threads : std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+  options.threads = std::clamp(threads, 1, emulator::kMostHostThreads);
   options.seed = options_.seed;
   options.schedule = options_.schedule;
   options.memory_bytes = static_cast<std::uint64_t>(gpu_->memory_bytes);
@@ -77,14 +83,18 @@ void Session::append(const std::string& line) {
   close(file);
 }
 
-void Session::finish_launch(const std::string& kernel, const std::string& shape, double cpu_seconds) {
+void Session::finish_launch(const std::string& kernel, const std::string& shape) {
   const emulator::LaunchStatistics statistics = device().statistics();
   ++launches_;
   warp_instructions_ += statistics.warp_instructions;
-  seconds_ += cpu_seconds;
-  if (options_.shows_launches)
-    std::fprintf(stderr, "tessera: %s %s: %llu warp instructions, %.1f ms\n", kernel.c_str(), shape.c_str(),
-                 static_cast<unsigned long long>(statistics.warp_instructions), cpu_seconds * 1e3);
+  seconds_ += statistics.seconds;
+  if (options_.shows_launches) {
+    const std::string& why_one = statistics.why_one_thread;
+    std::fprintf(stderr, "tessera: %s %s: %llu warp instructions, %.1f ms, %d thread%s%s%s%s\n", kernel.c_str(),
+                 shape.c_str(), static_cast<unsigned long long>(statistics.warp_instructions), statistics.seconds * 1e3,
+                 statistics.threads, statistics.threads == 1 ? "" : "s", why_one.empty() ? "" : " (", why_one.c_str(),
+                 why_one.empty() ? "" : ")");
+  }
   for (const emulator::EmulatorFinding& finding : device().take_findings()) {
     if (finding.is_failure) error_ = error_of(finding);
     const bool is_new = said_.insert(finding.name + finding.entry + std::to_string(finding.ptx_line)).second;

@@ -33,7 +33,7 @@ class Session {
   emulator::EmulatedDevice& device();
 
   /// Takes what the launch left: prints and reports findings, and puts the context into the error of a failure.
-  void finish_launch(const std::string& kernel, const std::string& shape, double cpu_seconds);
+  void finish_launch(const std::string& kernel, const std::string& shape);
   /// What keeps the program from running as it would on a GPU: said once, on stderr and in the report. A refusal fails
   /// the call also where the program does not look at its errors.
   void add_problem(const std::string& text, bool is_refusal = false);

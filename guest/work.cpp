@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <map>
 
 #include "tessera/error.h"
@@ -50,13 +49,12 @@ cudaError_t run_launch(const LaunchWork& launch) {
   const std::uint64_t ctas = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   const bool needs_more = launch.is_cooperative && ctas > static_cast<std::uint64_t>(session.num_sms());
   if (needs_more) device.set_num_sms(static_cast<int>(ctas));
-  const std::clock_t start = std::clock();
   device.launch(request, Stream());
   if (needs_more) device.set_num_sms(session.num_sms());
   const std::string shape =
       fmt::format("grid {} {} {} block {} {} {} cluster {} {} {} smem {}", launch.grid.x, launch.grid.y, launch.grid.z,
                   launch.block.x, launch.block.y, launch.block.z, cluster.x, cluster.y, cluster.z, launch.smem);
-  session.finish_launch(kernel.name, shape, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  session.finish_launch(kernel.name, shape);
   return cudaSuccess;  // what the kernel did wrong is said by the next call
 }
 

@@ -77,7 +77,7 @@ struct RegisterFlow {
 /// Of every instruction of the entry.
 std::vector<RegisterFlow> register_flows(const Entry& entry);
 
-/// Keeps nothing of its own while it watches: both halves of a grid may have it at once.
+/// Keeps nothing of its own while it watches: all parts of a grid may have it at once.
 class UnwrittenRegisters final : public Observer {
  public:
   explicit UnwrittenRegisters(const Entry& entry);

@@ -6,6 +6,7 @@
 #include "emulator/math/half_arithmetic.h"
 #include "emulator/memory/access.h"
 #include "emulator/memory/weak_memory.h"
+#include "emulator/parts.h"
 
 namespace tessera::emulator::bind {
 namespace {
@@ -103,6 +104,9 @@ Step atomic(Warp& w, const Instruction& in, Mask active) {
   const bool is_list = operands[2].kind == Operand::Kind::list;
   const int count = is_list ? operands[2].count : 1;
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(count);
+  std::unique_lock<std::mutex> lock;
+  if (w.launch->options.parts != nullptr && (space == Space::global || space == Space::generic)) [[unlikely]]
+    lock = std::unique_lock(w.launch->options.parts->atomics);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const U64 address = lane_address(w, operands[1], lane);

@@ -204,6 +204,7 @@ struct Entry {
   std::uint32_t min_ctas_per_sm = 0;      ///< .minnctapersm; 0: not stated
   std::array<std::uint32_t, 3> required_cluster{0, 0, 0};
   std::map<std::uint32_t, UndefinedRead> undefined_reads;  ///< by pc
+  std::vector<std::uint32_t> unread_atomics;               ///< pc of each atom whose result nothing reads, ascending
   /// By pc of an arrival on an mbarrier: loads of shared memory whose value nothing may have needed yet.
   std::map<std::uint32_t, std::vector<std::uint32_t>> reads_under_way;
   std::deque<std::vector<Operand>> operand_lists;  ///< what Instruction::op and Operand::elements point into

@@ -37,6 +37,7 @@ class Allocator {
   void run(bool shares_places) {
     find_blocks();
     for (std::uint32_t i = 0; i < entry_.code.size(); ++i) note_uses(i);
+    find_unread_atomics();
     if (shares_places) place_shared();
     place_rest();
     patch();
@@ -95,6 +96,25 @@ class Allocator {
     } else {
       life.is_local = life.is_local && life.block == block_of_[i];
       life.last = i;
+    }
+  }
+
+  // Compilers write atom where red would do, with a result of its own.
+  void find_unread_atomics() {
+    for (std::uint32_t i = 0; i < entry_.code.size(); ++i) {
+      const Instruction& in = entry_.code[i];
+      if (in.form->mnemonic != "atom") continue;
+      bool is_read = false;
+      for_registers(in, [&](const Operand& result) {
+        if (!result.is_destination) return;
+        const Life& life = lives_[result.offset];
+        is_read = is_read || life.first != i || life.last != i || registers_[result.offset].is_pinned;
+        for_registers(in, [&](const Operand& source) {
+          is_read = is_read || (!source.is_destination && source.offset == result.offset);
+        });
+        is_read = is_read || in.guard == result.offset;
+      });
+      if (!is_read) entry_.unread_atomics.push_back(i);
     }
   }
 

@@ -10,6 +10,7 @@
 namespace tessera::emulator {
 
 class Observer;
+struct Parts;
 
 /// How the scheduler treats asynchronous operations and warps.
 enum class Schedule : std::uint8_t {
@@ -25,6 +26,9 @@ inline constexpr Schedule kAllSchedules[] = {Schedule::fair,        Schedule::ea
                                              Schedule::adversarial, Schedule::split, Schedule::weak};
 const char* to_string(Schedule schedule) noexcept;
 
+/// Of more threads than this there is no use: as many parts as a grid is cut into.
+inline constexpr int kMostHostThreads = 256;
+
 struct LaunchOptions {
   Schedule schedule = Schedule::fair;
   std::uint64_t seed = 1;
@@ -36,6 +40,8 @@ struct LaunchOptions {
   Observer* observer = nullptr;
   std::uint64_t grid_workspace = 0;   ///< what %envreg1 and %envreg2 hold: where the CTAs of a cooperative grid meet
   bool lacks_grid_workspace = false;  ///< the kernel asks for it, and not all of its CTAs run at once
+  Parts* parts = nullptr;             ///< set by run_in_parts: the launch is one of a grid's parts, and which
+  std::uint64_t part = 0;
 };
 
 struct LaunchShape {
@@ -59,7 +65,7 @@ struct AsyncBytes {
 
 struct LaunchStatistics {
   int threads = 1;             ///< of the host
-  std::string why_one_thread;  ///< where two were asked for
+  std::string why_one_thread;  ///< where more were asked for; empty too where the grid was too small for them
   std::uint64_t warp_instructions = 0;
   std::uint64_t async_operations = 0;
   AsyncBytes async_bytes;
