@@ -93,11 +93,16 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
   _exit(kNotFound);
 }
 
-int wait_for(pid_t child) {
+struct Ended {
+  int code = 0;  ///< 128 and the signal, as a shell has it
+  bool is_by_signal = false;
+};
+Ended wait_for(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), true};
+  return {WEXITSTATUS(status), false};
 }
 
 std::vector<OrderedJson> read_lines(const std::string& path) {
@@ -159,7 +164,8 @@ ProgramReport run_program(const Call& call, const std::vector<std::string>& prog
     const pid_t child = fork();
     if (child < 0) throw Error(ErrorKind::io, fmt::format("fork: {}", std::strerror(errno)));
     if (child == 0) become(program, variables, is_first, call.is_json());
-    const int code = wait_for(child);
+    const Ended ended = wait_for(child);
+    const int code = ended.code;
     if (code == kNotFound && is_first && read_text(file.path()).empty())
       throw Error(ErrorKind::usage, fmt::format("emulate: {}: cannot be started", program.front()));
     OrderedJson run{{"schedule", emulator::to_string(schedule)},
@@ -198,7 +204,7 @@ ProgramReport run_program(const Call& call, const std::vector<std::string>& prog
       call.warn(text);
       report.problems.push_back(std::move(text));
     };
-    if (!has_ended && code >= 128) complain(fmt::format("the program was ended by signal {}", code - 128));
+    if (!has_ended && ended.is_by_signal) complain(fmt::format("the program was ended by signal {}", code - 128));
     if (is_first) first_copies = copies;
     const std::string apart =
         difference(first_copies, copies,

@@ -163,8 +163,6 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.warpgroups.resize((num_warps + 3) / 4);
   if (!cta.register_storage)
     cta.register_storage.reset(new std::byte[std::size_t{num_warps} * entry.register_file_bytes + 64]);
-  // Whatever a kernel reads without having written it is the same in every run.
-  std::memset(cta.register_storage.get(), 0xFF, std::size_t{num_warps} * entry.register_file_bytes + 64);
   cta.warps.clear();
   cta.warps.resize(num_warps);
   cluster.live_threads += cta.num_threads;
@@ -174,6 +172,29 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   }
   if (launch_.race) launch_.race->start_cta(cta);
   if (launch_.weak) launch_.weak->start(cta);
+}
+
+// What each warp of the grid starts with, by its rank in the cluster: constants, and special registers that are the
+// same everywhere. Whatever a kernel reads without having written it (0xFF) is the same in every run.
+const std::vector<std::byte>& Scheduler::fresh_registers(const Warp& warp) {
+  const Entry& entry = launch_.entry;
+  fresh_registers_.resize(warp.cta->cluster->ctas.size());
+  std::vector<std::byte>& fresh = fresh_registers_[warp.cta->rank];
+  if (!fresh.empty() || entry.register_file_bytes == 0) return fresh;
+  fresh.assign(entry.register_file_bytes, std::byte{0xFF});
+  for (const ConstantSlot& constant : entry.constants) {
+    std::uint64_t bits = constant.bits;
+    if (constant.relocation == ConstantSlot::Relocation::shared) bits += std::uint64_t{warp.cta->rank} << kRankShift;
+    std::byte* const to = fresh.data() + constant.offset;
+    if (constant.bytes == 0) std::memcpy(to, &bits, sizeof(Mask));
+    for (std::size_t lane = 0; constant.bytes != 0 && lane < kLanes; ++lane) {
+      if (constant.bytes == 16) std::memset(to + lane * 16, 0, 16);
+      std::memcpy(to + lane * constant.bytes, &bits, std::min<std::size_t>(constant.bytes, 8));
+    }
+  }
+  for (const SpecialSlot& slot : entry.specials)
+    if (reach_of(slot.special) == SpecialReach::grid) set_special(warp, slot, fresh.data() + slot.offset);
+  return fresh;
 }
 
 void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
@@ -193,28 +214,10 @@ void Scheduler::start_warp(Warp& warp, Cta& cta, int index) {
   group.pc = entry.start_pc;
   group.mask = warp.alive;
   warp.parked.push_back(group);
-  for (const ConstantSlot& constant : entry.constants) {
-    std::uint64_t bits = constant.bits;
-    if (constant.relocation == ConstantSlot::Relocation::shared) bits += std::uint64_t{cta.rank} << kRankShift;
-    if (constant.bytes == 0) {
-      warp.predicate(constant.offset) = static_cast<Mask>(bits);
-      continue;
-    }
-    for (int lane = 0; lane < kLanes; ++lane) {
-      std::byte* at = warp.registers + constant.offset + static_cast<std::size_t>(lane) * constant.bytes;
-      if (constant.bytes == 16) std::memset(at, 0, 16);
-      std::memcpy(at, &bits, std::min<std::size_t>(constant.bytes, 8));
-    }
-  }
-  for (const SpecialSlot& slot : entry.specials) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const std::uint64_t value = special_value(warp, lane, slot.special);
-      if (slot.bytes == 0)
-        warp.predicate(slot.offset) = value != 0 ? kAllLanes : 0;
-      else
-        std::memcpy(warp.registers + slot.offset + static_cast<std::size_t>(lane) * slot.bytes, &value, slot.bytes);
-    }
-  }
+  if (entry.register_file_bytes != 0)
+    std::memcpy(warp.registers, fresh_registers(warp).data(), entry.register_file_bytes);
+  for (const SpecialSlot& slot : entry.specials)
+    if (reach_of(slot.special) != SpecialReach::grid) set_special(warp, slot, warp.registers + slot.offset);
 }
 
 void Scheduler::retire_clusters() {

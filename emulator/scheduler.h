@@ -17,6 +17,7 @@ class Scheduler {
   bool admit_cluster();
   std::unique_ptr<Cta> make_cta();
   void start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::array<std::uint32_t, 3> id);
+  const std::vector<std::byte>& fresh_registers(const Warp& warp);
   void start_warp(Warp& warp, Cta& cta, int index);
   void retire_clusters();
   Result run_slice(Warp& warp, std::uint64_t slice);
@@ -40,6 +41,7 @@ class Scheduler {
   std::uint64_t slices_ = 0;
   Warp* starved_ = nullptr;
   std::uint64_t starved_until_ = 0;
+  std::vector<std::vector<std::byte>> fresh_registers_;
 };
 
 /// Of a clock that only goes forward.
@@ -47,6 +49,12 @@ double seconds_now();
 
 /// The value of a special register for a thread.
 std::uint64_t special_value(const Warp& warp, int lane, Special special);
+
+/// For whom a special register has one value: all threads of the grid (of each lane), those of a warp, nobody else.
+enum class SpecialReach : std::uint8_t { grid, warp, thread };
+SpecialReach reach_of(Special special);
+/// Writes all lanes' values of a special register to its place.
+void set_special(const Warp& warp, const SpecialSlot& slot, std::byte* to);
 
 /// "waits for phase 3 of the mbarrier at 0x...: 1 of 2 arrivals missing, 8192 bytes missing"
 std::string describe_wait(const Warp& warp, const Group& group);

@@ -49,10 +49,16 @@ Handler pick_logic(const Decoded& d) {
     case 32:
       return wide::or_plain<F, U32, U32, U32>(d, binary<F, U32>);
     default:
-      return binary<F, U64>;
+      return wide::or_plain<F, U64, U64, U64>(d, binary<F, U64>);
   }
 }
 
+struct Not {
+  template <class T>
+  T operator()(T a) const {
+    return static_cast<T>(~a);
+  }
+};
 template <class T>
 Step invert(Warp& w, const Instruction& in, Mask active) {
   return lift1<T, T>(w, in, active, [](T a) { return static_cast<T>(~a); });
@@ -86,6 +92,14 @@ template <class T>
 Step shift_right(Warp& w, const Instruction& in, Mask active) {
   return lift2<T, T, U32>(w, in, active, [](T a, U32 n) { return ops::shr(a, n); });
 }
+/// shf.wrap, of 32 bits alone: what vectors have shifts for.
+template <bool kLeft>
+struct Funnel {
+  U32 operator()(U32 a, U32 b, U32 c) const {
+    const U32 n = c & 31;
+    return kLeft ? (b << n) | ((a >> 1) >> (31 - n)) : (a >> n) | ((b << 1) << (31 - n));
+  }
+};
 template <bool kLeft, bool kClamp>
 Step funnel(Warp& w, const Instruction& in, Mask active) {
   return lift3<U32, U32, U32, U32>(w, in, active, [](U32 a, U32 b, U32 c) {
@@ -152,9 +166,9 @@ Handler not_(const Decoded& d) {
     case 16:
       return invert<U16>;
     case 32:
-      return invert<U32>;
+      return wide::or_plain<Not, U32, U32>(d, invert<U32>);
     default:
-      return invert<U64>;
+      return wide::or_plain<Not, U64, U64>(d, invert<U64>);
   }
 }
 Handler cnot(const Decoded& d) {
@@ -184,8 +198,9 @@ Handler shr(const Decoded& d) {
   return bits_of(d.type()) == 16 ? shift_right<U16> : shift_right<U64>;
 }
 Handler shf(const Decoded& d) {
-  if (d.has("l")) return d.has("clamp") ? funnel<true, true> : funnel<true, false>;
-  return d.has("clamp") ? funnel<false, true> : funnel<false, false>;
+  if (d.has("clamp")) return d.has("l") ? funnel<true, true> : funnel<false, true>;
+  if (d.has("l")) return wide::or_plain<Funnel<true>, U32, U32, U32, U32>(d, funnel<true, false>);
+  return wide::or_plain<Funnel<false>, U32, U32, U32, U32>(d, funnel<false, false>);
 }
 Handler popc(const Decoded& d) { return bits_of(d.type()) == 32 ? count_ones<U32> : count_ones<U64>; }
 Handler clz(const Decoded& d) { return bits_of(d.type()) == 32 ? count_leading_zeros<U32> : count_leading_zeros<U64>; }

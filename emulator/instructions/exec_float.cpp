@@ -44,16 +44,19 @@ inline float canonical(float a) { return a == a ? a : float_of(math::kCanonicalN
 struct Add {
   static float near(float a, float b) { return a + b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::add(a, b, m); }
+  static double near(double a, double b) { return a + b; }
   static double any(double a, double b, Rounding m) { return math::add(a, b, m); }
 };
 struct Sub {
   static float near(float a, float b) { return a - b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::sub(a, b, m); }
+  static double near(double a, double b) { return a - b; }
   static double any(double a, double b, Rounding m) { return math::sub(a, b, m); }
 };
 struct Mul {
   static float near(float a, float b) { return a * b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::mul(a, b, m); }
+  static double near(double a, double b) { return a * b; }
   static double any(double a, double b, Rounding m) { return math::mul(a, b, m); }
 };
 struct Div {
@@ -104,10 +107,32 @@ Step any_double(Warp& w, const Instruction& in, Mask active) {
   const Rounding m = modifiers(in).rounding;
   return lift2<double, double, double>(w, in, active, [m](double a, double b) { return F::any(a, b, m); });
 }
+// Of all 32 lanes at once; which NaN comes out is any_double's to say.
+template <class F>
+Step nearest_double(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) double sa[kLanes];
+  alignas(64) double sb[kLanes];
+  alignas(64) double result[kLanes];
+  const double* const a = source<double>(w, in.op[1], sa);
+  const double* const b = source<double>(w, in.op[2], sb);
+  unsigned nans = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    result[lane] = F::near(a[lane], b[lane]);
+    nans |= result[lane] != result[lane] ? 1u : 0u;
+  }
+  if (nans != 0) [[unlikely]]
+    return any_double<F>(w, in, active);
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
 template <class F>
 Handler pick_arithmetic(const Decoded& d) {
   set_flags(d);
-  if (d.type() == Type::f64) return any_double<F>;
+  if (d.type() == Type::f64) {
+    if constexpr (!std::is_same_v<F, Div>)
+      if ((d.in->flags & ~8) == 0) return nearest_double<F>;
+    return any_double<F>;
+  }
   if ((d.in->flags & ~8) != 0) return any_float<F>;
   if (d.in->flags != 8) return wide::or_plain<Nearest<F, false>, float, float, float>(d, nearest<F, false>);
   if constexpr (std::is_same_v<F, Mul>) return mul_nearest_ftz;
@@ -176,6 +201,31 @@ Step fma_double(Warp& w, const Instruction& in, Mask active) {
   return lift3<double, double, double, double>(w, in, active,
                                                [m](double a, double b, double c) { return math::fma(a, b, c, m); });
 }
+
+#if defined(__x86_64__)
+// False: some lane's result is a NaN.
+[[gnu::target("avx2,fma")]] bool fma_doubles(const double* a, const double* b, const double* c, double* d) {
+  unsigned nans = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    d[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
+    nans |= d[lane] != d[lane] ? 1u : 0u;
+  }
+  return nans == 0;
+}
+Step fma_double_nearest(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) double sa[kLanes];
+  alignas(64) double sb[kLanes];
+  alignas(64) double sc[kLanes];
+  alignas(64) double result[kLanes];
+  const double* const a = source<double>(w, in.op[1], sa);
+  const double* const b = source<double>(w, in.op[2], sb);
+  const double* const c = source<double>(w, in.op[3], sc);
+  if (!fma_doubles(a, b, c, result)) [[unlikely]]
+    return fma_double(w, in, active);
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+#endif
 
 // neg and abs change the sign bit; with .ftz a subnormal becomes zero. A NaN
 // becomes the canonical one in f32, and is made quiet with its sign untouched
@@ -333,6 +383,9 @@ Handler sub_float(const Decoded& d) { return pick_arithmetic<Sub>(d); }
 Handler mul_float(const Decoded& d) { return pick_arithmetic<Mul>(d); }
 Handler fma(const Decoded& d) {
   set_flags(d);
+#if defined(__x86_64__)
+  if (d.type() == Type::f64 && (d.in->flags & ~8) == 0 && has_fma) return fma_double_nearest;
+#endif
   if (d.type() == Type::f64) return fma_double;
   if ((d.in->flags & ~8) != 0) return fma_any;
   if (d.in->flags == 8) return fma_nearest<true>;

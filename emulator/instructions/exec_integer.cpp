@@ -44,7 +44,8 @@ template <class F>
 Handler binary_signless(const Decoded& d) {
   const int bits = bits_of(d.type());
   if (bits == 32) return wide::or_plain<F, std::uint32_t, std::uint32_t, std::uint32_t>(d, binary<F, std::uint32_t>);
-  return bits == 16 ? binary<F, std::uint16_t> : binary<F, std::uint64_t>;
+  if (bits == 64) return wide::or_plain<F, std::uint64_t, std::uint64_t, std::uint64_t>(d, binary<F, std::uint64_t>);
+  return binary<F, std::uint16_t>;
 }
 
 struct Add {
@@ -160,6 +161,14 @@ Step mul_wide(Warp& w, const Instruction& in, Mask active) {
   return lift2<W, T, T>(w, in, active, [](T a, T b) { return static_cast<W>(ops::wide_product(a, b)); });
 }
 template <class T, class W>
+struct MulWide {
+  W operator()(T a, T b) const { return static_cast<W>(ops::wide_product(a, b)); }
+};
+template <class T, class W>
+struct MadWide {
+  W operator()(T a, T b, W c) const { return ops::wrap_add(static_cast<W>(ops::wide_product(a, b)), c); }
+};
+template <class T, class W>
 Step mad_wide(Warp& w, const Instruction& in, Mask active) {
   return lift3<W, T, T, W>(w, in, active,
                            [](T a, T b, W c) { return ops::wrap_add(static_cast<W>(ops::wide_product(a, b)), c); });
@@ -266,9 +275,11 @@ Handler mul_int(const Decoded& d) {
       case Type::s16:
         return mul_wide<std::int16_t, std::int32_t>;
       case Type::u32:
-        return mul_wide<std::uint32_t, std::uint64_t>;
+        return wide::or_plain<MulWide<std::uint32_t, std::uint64_t>, std::uint64_t, std::uint32_t, std::uint32_t>(
+            d, mul_wide<std::uint32_t, std::uint64_t>);
       case Type::s32:
-        return mul_wide<std::int32_t, std::int64_t>;
+        return wide::or_plain<MulWide<std::int32_t, std::int64_t>, std::int64_t, std::int32_t, std::int32_t>(
+            d, mul_wide<std::int32_t, std::int64_t>);
       default:
         return nullptr;
     }
@@ -286,9 +297,11 @@ Handler mad_int(const Decoded& d) {
       case Type::s16:
         return mad_wide<std::int16_t, std::int32_t>;
       case Type::u32:
-        return mad_wide<std::uint32_t, std::uint64_t>;
+        return wide::or_plain<MadWide<std::uint32_t, std::uint64_t>, std::uint64_t, std::uint32_t, std::uint32_t,
+                              std::uint64_t>(d, mad_wide<std::uint32_t, std::uint64_t>);
       case Type::s32:
-        return mad_wide<std::int32_t, std::int64_t>;
+        return wide::or_plain<MadWide<std::int32_t, std::int64_t>, std::int64_t, std::int32_t, std::int32_t,
+                              std::int64_t>(d, mad_wide<std::int32_t, std::int64_t>);
       default:
         return nullptr;
     }

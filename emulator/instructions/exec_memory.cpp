@@ -105,10 +105,17 @@ bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Range& out)
 /// Every byte that the lanes touch has these shadow bits.
 bool range_has(const Range& range, std::size_t bytes, std::uint8_t bits) {
   const std::uint8_t* shadow = range.first.shadow;
+  if (range.is_one) return shadow_has(shadow, bytes, bits);
   if (range.is_dense) {
-    std::uint8_t all = 0xFF;
-    for (std::size_t i = 0; i < kLanes * bytes; ++i) all = static_cast<std::uint8_t>(all & shadow[i]);
-    return (all & bits) == bits;
+    std::array<std::uint64_t, kLanes / 8> all;
+    all.fill(~std::uint64_t{0});
+    for (std::size_t i = 0; i < bytes; ++i) {
+      std::array<std::uint64_t, kLanes / 8> some;
+      std::memcpy(some.data(), shadow + i * kLanes, kLanes);
+      for (std::size_t j = 0; j < all.size(); ++j) all[j] &= some[j];
+    }
+    const std::uint64_t want = bits * 0x0101010101010101u;
+    return (all[0] & all[1] & all[2] & all[3] & want) == want;
   }
   for (const std::uint32_t delta : range.delta)
     if (!shadow_has(shadow + delta, bytes, bits)) return false;
@@ -154,23 +161,54 @@ void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_
   }
 }
 
+/// Every element is a register as wide as memory's.
+template <class T>
+bool is_plain(const Elements& list) {
+  bool is_it = true;
+  for (int i = 0; i < list.count; ++i) is_it = is_it && list.first[i].bytes == sizeof(T) && !list.first[i].is_sink;
+  return is_it;
+}
+
+/// What all lanes read at one address: a kernel's parameters, mostly.
+template <class T, class Base>
+bool load_same(Warp& w, const Instruction& in, const Elements& to) {
+  const Base* const base = w.reg<Base>(in.op[1].offset);
+  Base different = 0;
+  for (int lane = 1; lane < kLanes; ++lane) different |= base[lane] ^ base[0];
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+  const std::uint64_t address = lane_address(w, in.op[1], 0);
+  Target target;
+  if (different != 0 || (address & (bytes - 1)) != 0 || !locate_parameter(w, address, bytes, target)) return false;
+  for (int i = 0; i < to.count; ++i) {
+    T value;
+    std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+    std::fill_n(w.reg<T>(to.first[i].offset), kLanes, value);
+  }
+  return true;
+}
+
 template <class T, Space kSpace>
 bool load_range(Warp& w, const Instruction& in) {
+  const Elements to = elements(in.op[0]);
+  if (!is_plain<T>(to)) return false;
+  if constexpr (kSpace == Space::param)
+    return in.op[1].bytes == 4 ? load_same<T, std::uint32_t>(w, in, to) : load_same<T, std::uint64_t>(w, in, to);
   if constexpr (kSpace != Space::local && kSpace != Space::param)
     if (w.launch->weak) [[unlikely]]
       return false;
-  const Operand& to = in.op[0];
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
   Range range;
-  if (to.kind == Operand::Kind::list || to.bytes != sizeof(T)) return false;
-  if (!find_range<kSpace>(w, in.op[1], sizeof(T), range) || !range_has(range, sizeof(T), kReadable)) return false;
+  if (!find_range<kSpace>(w, in.op[1], bytes, range) || !range_has(range, bytes, kReadable)) return false;
   if (w.race) [[unlikely]]
-    follow_range(w, in, range, sizeof(T), false);
-  T* d = w.reg<T>(to.offset);
-  if (range.is_dense) {
-    std::memcpy(d, range.first.data, kLanes * sizeof(T));
-  } else {
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      std::memcpy(d + lane, range.first.data + range.delta[lane], sizeof(T));
+    follow_range(w, in, range, bytes, false);
+  if (range.is_dense && to.count == 1) {
+    std::memcpy(w.reg<T>(to.first->offset), range.first.data, kLanes * sizeof(T));
+    return true;
+  }
+  for (int i = 0; i < to.count; ++i) {
+    T* const d = w.reg<T>(to.first[i].offset);
+    const std::byte* const s = range.first.data + static_cast<std::size_t>(i) * sizeof(T);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) std::memcpy(d + lane, s + range.delta[lane], sizeof(T));
   }
   return true;
 }
@@ -180,24 +218,28 @@ bool store_range(Warp& w, const Instruction& in) {
   if constexpr (kSpace != Space::local)
     if (w.launch->weak) [[unlikely]]
       return false;
-  const Operand& from = in.op[1];
+  const Elements from = elements(in.op[1]);
+  if (!is_plain<T>(from)) return false;
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
   Range range;
-  if (from.kind == Operand::Kind::list || from.bytes != sizeof(T)) return false;
-  if (!find_range<kSpace>(w, in.op[0], sizeof(T), range) || !range_has(range, sizeof(T), kAllocated)) return false;
+  if (!find_range<kSpace>(w, in.op[0], bytes, range) || !range_has(range, bytes, kAllocated)) return false;
   if (w.race) [[unlikely]]
-    follow_range(w, in, range, sizeof(T), true);
-  const T* s = w.reg<T>(from.offset);
+    follow_range(w, in, range, bytes, true);
+  for (std::size_t lane = 0; lane < kLanes;
+       ++lane)  // a lane's elements together: of several that write a place the last stays
+    for (int i = 0; i < from.count; ++i)
+      std::memcpy(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T),
+                  w.reg<T>(from.first[i].offset) + lane, sizeof(T));
   if (range.is_dense) {
-    std::memcpy(range.first.data, s, kLanes * sizeof(T));
-    note_written(w, range.first, kLanes * sizeof(T));
+    note_written(w, range.first, kLanes * bytes);
     return true;
   }
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    std::memcpy(range.first.data + range.delta[lane], s + lane, sizeof(T));
     Target target = range.first;
+    target.data += range.delta[lane];
     target.shadow += range.delta[lane];
     target.offset += range.delta[lane];
-    note_written(w, target, sizeof(T));
+    note_written(w, target, bytes);
   }
   return true;
 }

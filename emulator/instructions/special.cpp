@@ -116,4 +116,42 @@ std::uint64_t special_value(const Warp& warp, int lane, Special special) {
   return 0;
 }
 
+SpecialReach reach_of(Special special) {
+  switch (special) {
+    case Special::tid_x:
+    case Special::tid_y:
+    case Special::tid_z:
+      return SpecialReach::thread;
+    case Special::ctaid_x:
+    case Special::ctaid_y:
+    case Special::ctaid_z:
+    case Special::warpid:
+    case Special::smid:
+    case Special::clusterid_x:
+    case Special::clusterid_y:
+    case Special::clusterid_z:
+    case Special::cluster_ctaid_x:
+    case Special::cluster_ctaid_y:
+    case Special::cluster_ctaid_z:
+    case Special::cluster_ctarank:
+      return SpecialReach::warp;
+    default:
+      return SpecialReach::grid;
+  }
+}
+
+void set_special(const Warp& warp, const SpecialSlot& slot, std::byte* to) {
+  const bool is_one = reach_of(slot.special) == SpecialReach::warp;
+  std::uint64_t value = special_value(warp, 0, slot.special);
+  if (slot.bytes == 0) {
+    const Mask mask = value != 0 ? kAllLanes : 0;
+    std::memcpy(to, &mask, sizeof(mask));
+    return;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (lane != 0 && !is_one) value = special_value(warp, lane, slot.special);
+    std::memcpy(to + static_cast<std::size_t>(lane) * slot.bytes, &value, slot.bytes);
+  }
+}
+
 }  // namespace tessera::emulator

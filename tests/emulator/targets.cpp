@@ -98,5 +98,15 @@ TEST_CASE("special registers of PTX ISA 9.0") {
   CHECK(problem("sm_90a", "mov.u32 r1, %pm8;").find("'%pm8' is not declared") != std::string::npos);
 }
 
+TEST_CASE("atomics of f16 and bf16") {
+  for (const char* const word : {"atom.global.add.noftz.f16x2 r1, [d1], r2;", "red.global.add.noftz.f16x2 [d1], r2;",
+                                 "atom.global.add.noftz.f16 h, [d1], h;", "red.shared.add.noftz.f16 [r1], h;"})
+    CHECK_MESSAGE(problem("sm_75", word).empty(), word);
+  for (const char* const word : {"atom.global.add.noftz.bf16x2 r1, [d1], r2;", "red.global.add.noftz.bf16 [d1], h;"}) {
+    CHECK_MESSAGE(problem("sm_80", word).find("needs the target sm_90") != std::string::npos, word);
+    CHECK_MESSAGE(problem("sm_90", word).empty(), word);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::emulator::targets_test
