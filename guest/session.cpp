@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "emulator/findings/finding_json.h"
+#include "guest/libraries.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
 
@@ -121,6 +122,7 @@ void Session::note_copy(const void* bytes, std::size_t count) {
 
 void Session::at_exit(int status, void* session) {
   Session& self = *static_cast<Session*>(session);
+  tell_libraries_of_machine_code();  // those that were loaded later
   OrderedJson json{{"kind", "process"},
                    {"gpu", self.gpu_->name},
                    {"arch", self.arch_},
