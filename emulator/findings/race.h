@@ -246,6 +246,10 @@ class RaceDetector {
   /// These lanes have waited for each other; memory is not ordered.
   void converge(Warp& warp, Mask lanes);
 
+  /// Whether the running store writes, so far, what is there already: warps that store one value by one instruction, as
+  /// compilers make them do for what is the same in all, do not race.
+  bool stores_same = false;
+
   // Accesses of the running instruction.
   /// All bytes by each of the lanes.
   void access(const Warp& warp, const Instruction& in, Mask lanes, const Target& target, std::size_t bytes,

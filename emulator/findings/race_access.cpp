@@ -311,6 +311,13 @@ void RaceDetector::merge(RaceRecord& into, const RaceRecord& now) {
   into.bytes |= now.bytes;
 }
 
+// A store of what is the same in a whole warp; of several of one time a cell may remember the last one's place alone.
+static bool is_of_all_lanes(const RaceRecord& record) {
+  for (unsigned word = 0; word < 4; ++word)
+    if ((record.bytes >> (4 * word) & 15) != 0 && record.lanes.of[word] != kAllLanes) return false;
+  return true;
+}
+
 // Of two accesses with bytes in common: reports what is wrong with them. True when the record is of no use any more.
 bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, const Accessor& accessor,
                             std::uint64_t address, bool is_shared) {
@@ -337,6 +344,9 @@ bool RaceDetector::is_spent(const RaceRecord& before, const RaceRecord& now, con
   }
   // What lanes of one instruction store to the same bytes is mostly the same.
   const bool is_one_store = before.agent == now.agent && before.clock == now.clock && before.pc == now.pc;
+  if (stores_same && is_shared && before.kind == kRaceWrite && now.kind == kRaceWrite &&
+      (before.pc == now.pc || (is_of_all_lanes(before) && is_of_all_lanes(now))))
+    return false;
   if (one_writes && !are_atomic && loose != 0 && !is_one_store) {
     report(before, now, accessor, address, std::countr_zero(static_cast<unsigned>(loose)), is_shared);
     return true;  // once is enough

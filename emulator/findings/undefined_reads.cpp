@@ -106,6 +106,14 @@ class Search {
     return changed;
   }
 
+  // LLVM packs a pair of which one half is used later: `mov.b64` of a register that has a value and one that has none.
+  static bool is_part_of_pack(const Instruction& in, int operand, const Bits& now) {
+    if (in.form->mnemonic != "mov") return false;
+    const auto& elements = in.op[operand].elements;
+    return std::any_of(elements, elements + in.op[operand].count,
+                       [&](const Operand& element) { return is_register(element) && has(now, element.offset); });
+  }
+
   void judge(std::size_t block) {
     if (!reached_[block]) return;
     Bits now = in_[block];
@@ -116,6 +124,7 @@ class Search {
           const Operand& element = in.op[o].elements[j];
           if (!is_register(element) || has(now, element.offset)) continue;
           if (element.is_destination && !is_accumulator(in, o)) continue;
+          if (is_part_of_pack(in, o, now)) continue;
           entry_.undefined_reads.try_emplace(i, UndefinedRead{o, j, in.run, is_accumulator(in, o)});
         }
       }

@@ -213,6 +213,25 @@ bool load_range(Warp& w, const Instruction& in) {
   return true;
 }
 
+// While it lives the race detector knows whether the store changes anything.
+class SameStore {
+ public:
+  explicit SameStore(Warp& w) : race_(w.race ? w.launch->race.get() : nullptr) {
+    if (race_ != nullptr) race_->stores_same = true;
+  }
+  ~SameStore() {
+    if (race_ != nullptr) race_->stores_same = false;
+  }
+  SameStore(const SameStore&) = delete;
+  SameStore& operator=(const SameStore&) = delete;
+  void compare(const std::byte* there, const void* value, std::size_t bytes) {
+    if (race_ != nullptr && race_->stores_same) race_->stores_same = std::memcmp(there, value, bytes) == 0;
+  }
+
+ private:
+  RaceDetector* race_;
+};
+
 template <class T, Space kSpace>
 bool store_range(Warp& w, const Instruction& in) {
   if constexpr (kSpace != Space::local)
@@ -223,8 +242,14 @@ bool store_range(Warp& w, const Instruction& in) {
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
   Range range;
   if (!find_range<kSpace>(w, in.op[0], bytes, range) || !range_has(range, bytes, kAllocated)) return false;
-  if (w.race) [[unlikely]]
+  if (w.race) [[unlikely]] {
+    SameStore same(w);
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      for (int i = 0; i < from.count; ++i)
+        same.compare(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T),
+                     w.reg<T>(from.first[i].offset) + lane, sizeof(T));
     follow_range(w, in, range, bytes, true);
+  }
   for (std::size_t lane = 0; lane < kLanes;
        ++lane)  // a lane's elements together: of several that write a place the last stays
     for (int i = 0; i < from.count; ++i)
@@ -333,6 +358,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   const Elements from = elements(in.op[1]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
   const bool is_weak = kSpace != Space::local && w.launch->weak != nullptr;
+  SameStore same(w);
   LaneAccesses weak(w, in, true);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -349,6 +375,7 @@ Step store(Warp& w, const Instruction& in, Mask active) {
                                                        : read_lane<T>(w, from.first[i], lane);
       Target element = target;
       element.data += static_cast<std::size_t>(i) * sizeof(T);
+      same.compare(element.data, &value, sizeof(T));
       if (is_weak) [[unlikely]]
         w.launch->weak->store(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<const std::byte*>(&value),
                               vector);

@@ -63,7 +63,10 @@ Step alloc(Warp& w, const Instruction& in, Mask active) {
   memory.last_alloc = &in;
   memory.last_alloc_warp = w.index;
   std::memcpy(target.data, &first, sizeof(first));
+  // No fence.proxy.async is asked for before a copy to this place: who uses the address has loaded it by then.
+  const std::uint64_t stamp = target.cta->written_at[target.offset / 16];
   note_written(w, target, sizeof(first));
+  target.cta->written_at[target.offset / 16] = stamp;
   if (w.race) {
     w.launch->race->access(w, in, Mask{1} << lane, target, sizeof(first), {true, false, false});
     w.launch->race->meet(w, active);

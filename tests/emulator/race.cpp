@@ -72,6 +72,18 @@ TEST_CASE("barriers of a CTA") {
   CHECK(names(kClear + "@second bar.arrive 1, 64;\n" + kRead + "@first bar.sync 1, 64;\n" + kWrite) == "smem-race");
 }
 
+TEST_CASE("warps that store one value to one place") {
+  const std::string read = "bar.sync 0;\nld.shared.b32 r2, [smem];\n";
+  CHECK(names("mov.b32 r3, 7;\nst.shared.b32 [smem], r3;\nst.shared.b32 [smem+4], r3;\n" + read).empty());
+  CHECK(names("mov.b32 r3, 7;\nst.shared.v2.b32 [smem], {r3, r3};\n" + read).empty());
+  CHECK(names("st.shared.b32 [smem], w;\n" + read) == "smem-race");
+  CHECK(names("st.shared.v2.b32 [smem], {1, w};\n" + read) == "smem-race");
+  CHECK(names(kClear + "@first st.shared.b32 [at], 7;\n@second st.shared.b32 [at], 7;\n") == "smem-race");
+  // The next round's value is another one.
+  CHECK(names("mov.b32 r3, 0;\nLOOP: st.shared.b32 [smem], r3;\nadd.u32 r3, r3, 1;\nsetp.lt.u32 q, r3, 3;\n@q bra "
+              "LOOP;\n") == "smem-race");
+}
+
 TEST_CASE("mbarriers") {
   const std::string wait =
       "@!second bra DONE;\nWAIT: mbarrier.try_wait.parity.shared.b64 q, [smem+512], 0;\n@!q bra WAIT;\n";

@@ -129,6 +129,19 @@ TEST_CASE("a copy overtakes an earlier product that it is not ordered behind") {
     CHECK(names({unordered}, schedule).find("trap") == std::string::npos);
 }
 
+TEST_CASE("a copy over the place that alloc wrote its address to") {
+  // As Triton lays memory out: the address is loaded by all, and the place is a tile's from then on.
+  const std::string move = "bar.sync 0;\nld.shared.b32 r2, [sa+1024];\n@pe st.shared.b32 [bar+8], r2;\n";
+  const std::string copy =
+      "bar.sync 0;\n@pe mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;\n"
+      "@pe cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [sa+1024], [sa], 16, [bar];\n";
+  Kernel kernel{copy + kWait};
+  kernel.allocate = "bar.sync 0;\n@pw tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [sa+1024], 64;\n" + move;
+  for (const Schedule schedule : kSchedules) CHECK(names(kernel, schedule, true) == "");
+  kernel.body = "@pe st.shared.b32 [sa+1028], r1;\n" + copy + kWait;
+  CHECK(names(kernel) == "missing-proxy-fence");
+}
+
 TEST_CASE("allocation") {
   const std::string alloc = "@pw tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+8], ";
   CHECK(names({"", alloc + "48;"}) == "tmem-columns");

@@ -52,6 +52,17 @@ TEST_CASE("a value that nobody wrote is named where it is used") {
   CHECK(run("add.u32 r1, r2, 1;\n" + kStore, false).empty());
 }
 
+TEST_CASE("a pair of which one half was never written") {
+  const std::string low = "mov.b64 {r1, r4}, d4;\n" + kStore, high = "mov.b64 {r4, r1}, d4;\n" + kStore;
+  // LLVM's code has such pairs, of which it uses the other half; no path writes r2.
+  CHECK(run("mov.b64 d4, {r2, r0};\n" + high, false).empty());
+  CHECK(run("mov.b64 d4, {r2, r0};\n" + high).empty());
+  CHECK(is_found("mov.b64 d4, {r2, r0};\n" + low));
+  const auto none = run("mov.b64 d4, {r2, r3};\n" + low, false);
+  REQUIRE(none.size() == 1);
+  CHECK(none[0].name == "register-uninitialised");
+}
+
 TEST_CASE("guards, branches and barriers") {
   const auto guarded = run("@p mov.u32 r1, 5;\n" + kStore);
   REQUIRE(guarded.size() == 1);
