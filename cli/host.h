@@ -20,8 +20,9 @@ struct Host {
   bool is_terminal = false;  ///< err is a terminal that takes control sequences: progress is shown
   /// Columns of the terminal, asked before each line of progress; none: 80.
   std::function<int()> terminal_columns;
-  std::string preload;  ///< LD_PRELOAD: a program that is started keeps what it has
-  JitOptions options;   ///< from the environment; flags override
+  std::string preload;      ///< LD_PRELOAD: a program that is started keeps what it has
+  std::string python_path;  ///< PYTHONPATH: likewise
+  JitOptions options;       ///< from the environment; flags override
   /// Called once on the Jit of a command; tests set a compiler here.
   std::function<void(Jit&)> prepare_jit;
   /// The GPU to run on; null with the reason why there is none.

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   host.is_terminal = takes_control_sequences();
   host.terminal_columns = terminal_columns;
   if (const char* const preload = std::getenv("LD_PRELOAD")) host.preload = preload;
+  if (const char* const path = std::getenv("PYTHONPATH")) host.python_path = path;
   host.open_gpu = open_gpu;
   host.catch_interrupt = [&] { return interrupt.token(); };
   host.set_last_words = [&](std::function<void()> words) { interrupt.set_last_words(std::move(words)); };

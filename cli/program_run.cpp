@@ -54,8 +54,12 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
   for (const char* name : {"libtessera_guest.so", "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"})
     preload += (preload.empty() ? "" : ":") + (fs::path(guest_folder()) / name).string();
   if (!call.host().preload.empty()) preload += ":" + call.host().preload;
+  // Where Triton finds the backend that is ours (python/tessera_triton).
+  std::string python = (fs::path(guest_folder()) / "python").string();
+  if (!call.host().python_path.empty()) python += ":" + call.host().python_path;
   return {
       {"LD_PRELOAD", preload},
+      {"PYTHONPATH", python},
       {"TESSERA_EMULATE_ARCH", flags.arch},
       {"TESSERA_EMULATE_GPU", flags.gpu},
       {"TESSERA_EMULATE_SEED", std::to_string(flags.seed)},

@@ -197,6 +197,14 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
 CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
   return same(cudaEventElapsedTime(milliseconds, from, to));
 }
+#if CUDA_VERSION >= 12090
+// PyTorch asks for the driver's log: there is none, and nothing calls back.
+CUresult cuLogsRegisterCallback(CUlogsCallback, void*, CUlogsCallbackHandle* handle) {
+  if (handle != nullptr) *handle = nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle) { return CUDA_SUCCESS; }
+#endif
 CUresult cuProfilerStart() { return CUDA_SUCCESS; }
 CUresult cuProfilerStop() { return CUDA_SUCCESS; }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "emulator/findings/finding_json.h"
@@ -96,7 +97,11 @@ void Session::finish_launch(const std::string& kernel, const std::string& shape)
                  statistics.threads, statistics.threads == 1 ? "" : "s", why_one.empty() ? "" : " (", why_one.c_str(),
                  why_one.empty() ? "" : ")");
   }
-  for (const emulator::EmulatorFinding& finding : device().take_findings()) {
+  last_findings_ = device().take_findings();
+  std::erase_if(last_findings_, [&](const emulator::EmulatorFinding& finding) {
+    return !finding.is_failure && left_out_.contains(finding.name);
+  });
+  for (const emulator::EmulatorFinding& finding : last_findings_) {
     if (finding.is_failure) error_ = error_of(finding);
     const bool is_new = said_.insert(finding.name + finding.entry + std::to_string(finding.ptx_line)).second;
     if (!is_new) continue;
@@ -120,6 +125,23 @@ void Session::note_copy(const void* bytes, std::size_t count) {
   if (options_.hashes_copies) copies_.emplace_back(count, hash_of(bytes, count));
 }
 
+void Session::leave_out(const std::string& names) {
+  std::istringstream text(names);
+  left_out_.clear();
+  for (std::string name; std::getline(text, name, ',');) left_out_.insert(name);
+}
+
+std::string Session::last_report() const {
+  OrderedJson findings = OrderedJson::array();
+  for (const emulator::EmulatorFinding& finding : last_findings_) {
+    OrderedJson json = emulator::finding_json(finding);
+    json["text"] = finding.to_string();
+    findings.push_back(std::move(json));
+  }
+  const OrderedJson json{{"findings", std::move(findings)}, {"problem", last_problem_}};
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
 void Session::at_exit(int status, void* session) {
   Session& self = *static_cast<Session*>(session);
   tell_libraries_of_machine_code();  // those that were loaded later
@@ -137,7 +159,7 @@ void Session::at_exit(int status, void* session) {
                  static_cast<unsigned long long>(self.failures_), static_cast<unsigned long long>(self.hazards_),
                  static_cast<unsigned long long>(self.problems_));
   const bool is_bad = self.failures_ != 0 || (self.options_.is_strict && self.hazards_ != 0);
-  if (status != 0 || !is_bad) return;
+  if (status != 0 || !is_bad || self.keeps_exit_code_) return;
   std::fflush(nullptr);
   _exit(1);
 }
@@ -146,11 +168,13 @@ cudaError_t guarded(const char* function, const std::function<cudaError_t()>& wo
   Session& session = Session::instance();
   const std::lock_guard lock(session.mutex);
   if (session.error() != cudaSuccess) return session.error();
+  session.note_refusal("");
   try {
     return work();
   } catch (const Error& error) {
     std::string text = fmt::format("{}: {}", function, error.what());
     for (const std::string& note : error.notes()) text += "\n  " + note;
+    session.note_refusal(text);
     const bool is_full = std::string_view(error.what()).find("out of memory") != std::string_view::npos;
     if (is_full) return cudaErrorMemoryAllocation;
     if (error.kind() == ErrorKind::device) {
@@ -188,6 +212,24 @@ cudaError_t missing(const char* function) {
 }
 
 }  // namespace tessera::guest
+
+// What an adapter asks besides CUDA's own functions (python/tessera_triton).
+extern "C" {
+/// The text lives until the next call.
+const char* tessera_guest_last_report() {
+  static std::string kept;
+  tessera::guest::Session& session = tessera::guest::Session::instance();
+  const std::lock_guard lock(session.mutex);
+  kept = session.last_report();
+  return kept.c_str();
+}
+void tessera_guest_leave_out(const char* names) {
+  tessera::guest::Session& session = tessera::guest::Session::instance();
+  const std::lock_guard lock(session.mutex);
+  session.leave_out(names);
+}
+void tessera_guest_leave_exit_code() { tessera::guest::Session::instance().leave_exit_code(); }
+}
 
 extern "C" int tessera_missing_call(const char* name) { return tessera::guest::missing(name); }
 /// What the libraries of other names refer to, so that they lead here.

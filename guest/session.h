@@ -39,10 +39,18 @@ class Session {
   void add_problem(const std::string& text, bool is_refusal = false);
   /// What the host got, for runs that are compared.
   void note_copy(const void* bytes, std::size_t count);
+  /// Why the call that runs now is refused; empty: it has begun.
+  void note_refusal(const std::string& text) { last_problem_ = text; }
 
   cudaError_t error() const { return error_; }
   /// cudaDeviceReset: a fresh context.
   void clear_error() { error_ = cudaSuccess; }
+  /// What the last launch left and what the last refused call said, as JSON: {"findings": [...], "problem": "..."}.
+  std::string last_report() const;
+  /// Hazards that are not reported: names with commas between.
+  void leave_out(const std::string& names);
+  /// From now on the process keeps its own exit code: who calls has the failures as exceptions.
+  void leave_exit_code() { keeps_exit_code_ = true; }
 
   std::recursive_mutex mutex;
 
@@ -58,6 +66,10 @@ class Session {
   std::unique_ptr<emulator::EmulatedDevice> device_;
   cudaError_t error_ = cudaSuccess;
   std::set<std::string> said_;
+  std::vector<emulator::EmulatorFinding> last_findings_;
+  std::string last_problem_;
+  std::set<std::string> left_out_;
+  bool keeps_exit_code_ = false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> copies_;  // bytes, hash
   std::uint64_t launches_ = 0, warp_instructions_ = 0, hazards_ = 0, failures_ = 0, problems_ = 0;
   double seconds_ = 0;
