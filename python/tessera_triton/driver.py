@@ -19,7 +19,8 @@ _HOST_TYPE = {8: 10, 9: 8, 10: 9}
 _TF32 = 11
 # What Triton's compilers leave to ptxas and the hardware, beyond what PTX promises: nobody who writes Triton can change it.
 # 3.9: no tcgen05.fence, conversions of what tcgen05.ld brings before tcgen05.wait::ld, scales copied over those of products
-# under way. 3.4 and 3.6 also: commits to a shared address as if it were generic, one that tracks nothing, descriptors without a version.
+# under way; warp-specialised for sm_90 a parity of -1. 3.4 and 3.6 also: commits to a shared address as if it were generic,
+# one that tracks nothing, descriptors without a version.
 _COMPILERS_HAZARDS = ",".join(
     [
         "missing-tcgen05-fence",
@@ -28,6 +29,7 @@ _COMPILERS_HAZARDS = ",".join(
         "shared-address-as-generic",
         "tcgen05-commit-tracks-nothing",
         "descriptor-version",
+        "mbarrier-parity",
     ]
 )
 
