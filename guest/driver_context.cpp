@@ -139,6 +139,10 @@ CUresult cuCtxGetDevice(CUdevice* device) {
   *device = 0;
   return CUDA_SUCCESS;
 }
+#if CUDA_VERSION >= 13000
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext) { return cuCtxGetDevice(device); }
+CUresult cuCtxSynchronize_v2(CUcontext) { return cuCtxSynchronize(); }
+#endif
 CUresult cuCtxGetApiVersion(CUcontext, unsigned* version) {
   *version = kDriverVersion;
   return CUDA_SUCCESS;

@@ -19,6 +19,8 @@ constexpr std::array kForms = {
     Form{"cuCtxCreate", "_v4", 13000},        Form{"cuCtxCreate", "_v2", 0},
     Form{"cuMemAdvise", "_v2", 13000},        Form{"cuMemAdvise", "", 0},
     Form{"cuMemPrefetchAsync", "_v2", 13000}, Form{"cuMemPrefetchAsync", "", 0},
+    Form{"cuCtxGetDevice", "_v2", 13000},     Form{"cuCtxGetDevice", "", 0},
+    Form{"cuCtxSynchronize", "_v2", 13000},   Form{"cuCtxSynchronize", "", 0},
     Form{"cuGetProcAddress", "_v2", 12000},   Form{"cuGetProcAddress", "", 0},
 };
 

@@ -66,6 +66,15 @@ int main() {
   std::printf("%s, %d multiprocessors\n", name, sms);
   void* function = nullptr;
   check(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, nullptr) == CUDA_SUCCESS && function != nullptr, "by name");
+  // Of two forms under one name each version of CUDA gets the one that it knows; who asks for 12 passes no context.
+  for (const int version : {12000, 13000}) {
+    CUdevice found = -1;
+    check(cuGetProcAddress("cuCtxGetDevice", &function, version, 0, nullptr) == CUDA_SUCCESS, "cuCtxGetDevice");
+    check(reinterpret_cast<CUresult (*)(CUdevice*, CUcontext)>(function)(&found, nullptr) == CUDA_SUCCESS && found == 0,
+          "its device");
+    check(cuGetProcAddress("cuCtxSynchronize", &function, version, 0, nullptr) == CUDA_SUCCESS, "cuCtxSynchronize");
+    check(reinterpret_cast<CUresult (*)(CUcontext)>(function)(nullptr) == CUDA_SUCCESS, "it waits");
+  }
   const std::string ptx = compile();
   CUmodule module{};
   check(cuModuleLoadData(&module, ptx.c_str()) == CUDA_SUCCESS, "cuModuleLoadData");
