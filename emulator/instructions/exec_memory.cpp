@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "emulator/findings/race.h"
+#include "emulator/findings/same_store.h"
 #include "emulator/findings/schedule_clues.h"
 #include "emulator/instructions/bind.h"
 #include "emulator/instructions/wide.h"
@@ -212,25 +213,6 @@ bool load_range(Warp& w, const Instruction& in) {
   }
   return true;
 }
-
-// While it lives the race detector knows whether the store changes anything.
-class SameStore {
- public:
-  explicit SameStore(Warp& w) : race_(w.race ? w.launch->race.get() : nullptr) {
-    if (race_ != nullptr) race_->stores_same = true;
-  }
-  ~SameStore() {
-    if (race_ != nullptr) race_->stores_same = false;
-  }
-  SameStore(const SameStore&) = delete;
-  SameStore& operator=(const SameStore&) = delete;
-  void compare(const std::byte* there, const void* value, std::size_t bytes) {
-    if (race_ != nullptr && race_->stores_same) race_->stores_same = std::memcmp(there, value, bytes) == 0;
-  }
-
- private:
-  RaceDetector* race_;
-};
 
 template <class T, Space kSpace>
 bool store_range(Warp& w, const Instruction& in) {
