@@ -17,6 +17,7 @@
 #include "emulator/machine.h"
 #include "emulator/memory/lazy_fill.h"
 #include "emulator/memory/tensor_map.h"
+#include "emulator/memory/texture.h"
 #include "emulator/parts.h"
 #include "emulator/syntax/resolver.h"
 #include "tessera/emulator/sample.h"
@@ -133,6 +134,7 @@ struct EmulatedDevice::State {
   DeviceOptions options;
   DeviceInfo info;
   std::shared_ptr<GlobalMemory> memory;
+  TextureTable textures;
   std::mutex mutex;
   std::vector<EmulatorFinding> findings;
   std::vector<ScheduleClue> clues;
@@ -349,6 +351,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   options.max_seconds = state_->options.max_seconds;
   options.detects_races = state_->options.detects_races;
   options.observer = state_->observer;
+  options.textures = &state_->textures;
   std::optional<UnwrittenRegisters> unwritten;
   ObserverList observers;
   if (state_->options.detects_unwritten_registers) {
@@ -409,6 +412,19 @@ void EmulatedDevice::share_with_host(DevicePointer pointer, std::size_t bytes) {
 DevicePointer EmulatedDevice::map_host(void* host, std::size_t bytes) {
   const std::lock_guard lock(state_->mutex);
   return state_->memory->map_host(host, bytes);
+}
+
+std::uint64_t EmulatedDevice::create_texture(const TextureDescription& description) {
+  const std::lock_guard lock(state_->mutex);
+  return state_->textures.add(description, false);
+}
+std::uint64_t EmulatedDevice::create_surface(const TextureDescription& description) {
+  const std::lock_guard lock(state_->mutex);
+  return state_->textures.add(description, true);
+}
+bool EmulatedDevice::destroy_texture(std::uint64_t handle) noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->textures.destroy(handle);
 }
 
 void EmulatedDevice::set_num_sms(int num_sms) {

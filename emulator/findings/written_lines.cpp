@@ -8,7 +8,8 @@ namespace tessera::emulator {
 
 bool WrittenLines::is_needed(const Entry& entry) {
   return std::any_of(entry.code.begin(), entry.code.end(), [](const Instruction& in) {
-    return in.opcode.substr(0, 3) == "ld." && in.opcode.find(".nc") != std::string_view::npos;
+    return (in.opcode.starts_with("ld.") && in.opcode.find(".nc") != std::string_view::npos) ||
+           in.opcode.starts_with("tex.") || in.opcode.starts_with("tld4.");
   });
 }
 

@@ -1,4 +1,5 @@
-// Which instruction of this launch wrote each byte of global memory last; kept only where a kernel has ld.global.nc.
+// Which instruction of this launch wrote each byte of global memory last; kept only where a kernel has ld.global.nc,
+// tex or tld4.
 //
 // ld.global.nc reads through a path that stores of the same launch do not update (PTX ISA, "ld.global.nc": the memory
 // must be read-only for the kernel's lifetime). The emulator has one memory, so the value is right here; on a GPU it

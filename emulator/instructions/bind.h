@@ -140,6 +140,14 @@ Handler grid_control(const Decoded& d);
 Handler fence_proxy_async(const Decoded& d);
 Handler setmaxnreg(const Decoded& d);
 
+// exec_texture.cpp, exec_surface.cpp
+Handler tex(const Decoded& d);
+Handler tld4(const Decoded& d);
+Handler texture_query(const Decoded& d);
+Handler istypep(const Decoded& d);
+Handler suld(const Decoded& d);
+Handler sust(const Decoded& d);
+
 // exec_mbarrier.cpp
 Handler mbarrier_init(const Decoded& d);
 Handler mbarrier_inval(const Decoded& d);

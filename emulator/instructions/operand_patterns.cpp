@@ -6,6 +6,7 @@
 //   q       source, or a predicate source: ignore-src of cp.async
 //   m M     address; M is followed by coordinates [map, {x, y}]: two operands
 //   v u     destination, source of a vector instruction: a list or one register
+//   V       list of destinations with an optional predicate, {d, ..}|p: two operands
 //   L S     list of .b32 registers that an instruction writes, reads
 //   w       list of .b32 registers, or one .b64 descriptor: A of wgmma
 //   a       address, or one .b64 descriptor: A of tcgen05.mma
@@ -38,6 +39,7 @@ enum class Role : char {
   map_and_coordinates = 'M',
   vector_destination = 'v',
   vector_source = 'u',
+  vector_and_predicate = 'V',
   written_list = 'L',
   read_list = 'S',
   list_or_descriptor = 'w',
@@ -48,7 +50,8 @@ enum class Role : char {
 };
 
 bool makes_two_operands(Role role) {
-  return role == Role::predicate_pair || role == Role::destination_and_predicate || role == Role::map_and_coordinates;
+  return role == Role::predicate_pair || role == Role::destination_and_predicate || role == Role::map_and_coordinates ||
+         role == Role::vector_and_predicate;
 }
 
 bool is_optional(std::string_view pattern) { return pattern.back() == '?'; }
@@ -144,6 +147,11 @@ void EntryResolver::bind_one(std::string_view pattern, const syntax::Operand& sy
       return bind_map_and_coordinates(syntax, decoded, out);
     case Role::vector_destination:
       return out.push_back(bind_value_or_list(syntax, type, width, true, decoded));
+    case Role::vector_and_predicate: {
+      const bool is_pair = syntax.kind == Kind::pair;
+      out.push_back(bind_list(is_pair ? syntax.elements[0] : syntax, type, width, true, decoded));
+      return out.push_back(is_pair ? bind_predicate(syntax.elements[1], true) : sink(Type::pred));
+    }
     case Role::vector_source:
       return out.push_back(bind_value_or_list(syntax, type, width, false, decoded));
     case Role::written_list:
@@ -192,7 +200,7 @@ void EntryResolver::bind_map_and_coordinates(const syntax::Operand& syntax, cons
                                              std::vector<Operand>& out) {
   out.push_back(bind_address(syntax, decoded));
   if (syntax.elements.size() != 1) fail(syntax.place, "expected [map, {coordinates}]");
-  out.push_back(bind_list(syntax.elements[0], Type::s32, ' ', false, decoded));
+  out.push_back(bind_list(syntax.elements[0], Type::b32, ' ', false, decoded));
 }
 
 Operand EntryResolver::bind_targets(const syntax::Operand& syntax) {

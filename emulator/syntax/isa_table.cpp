@@ -8,8 +8,8 @@ namespace tessera::emulator {
 std::span<const Form> isa() noexcept {
   static const std::vector<Form> forms = [] {
     std::vector<Form> all;
-    for (const std::span<const Form> family : {arithmetic_forms(), memory_forms(), control_forms(), async_forms(),
-                                               matrix_forms(), wmma_forms(), tensor_forms()})
+    for (const std::span<const Form> family : {arithmetic_forms(), memory_forms(), texture_forms(), control_forms(),
+                                               async_forms(), matrix_forms(), wmma_forms(), tensor_forms()})
       all.insert(all.end(), family.begin(), family.end());
     return all;
   }();

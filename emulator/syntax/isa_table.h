@@ -11,6 +11,7 @@ namespace tessera::emulator {
 
 std::span<const Form> arithmetic_forms() noexcept;
 std::span<const Form> memory_forms() noexcept;
+std::span<const Form> texture_forms() noexcept;
 std::span<const Form> control_forms() noexcept;
 std::span<const Form> async_forms() noexcept;
 std::span<const Form> matrix_forms() noexcept;

@@ -4,8 +4,6 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr std::string_view kTextures = "not supported: texture and surface objects, which the driver makes";
-
 constexpr Form kMemoryForms[] = {
     // Moves and conversions.
     {"mov", "pred|b16|b32|b64|b128|" TESSERA_INTS "|f16|bf16|f16x2|bf16x2|f32|f64", "", "v u", "sm_70",
@@ -159,16 +157,6 @@ constexpr Form kMemoryForms[] = {
      "Data Movement: tensormap.replace", bind::tensormap_replace},
     {"tensormap.cp_fenceproxy", "", "global shared::cta tensormap::generic release cta|cluster|gpu|sys sync aligned",
      "m m i", "sm_90", "Synchronization: tensormap.cp_fenceproxy", bind::tensormap_copy},
-
-    // Textures and surfaces: by name only.
-    {"tex", "*", "*", "", "sm_70", "Texture: tex", nullptr, kTextures},
-    {"tld4", "*", "*", "", "sm_70", "Texture: tld4", nullptr, kTextures},
-    {"txq", "*", "*", "", "sm_70", "Texture: txq", nullptr, kTextures},
-    {"istypep", "*", "*", "", "sm_70", "Texture: istypep", nullptr, kTextures},
-    {"suld", "*", "*", "", "sm_70", "Surface: suld", nullptr, kTextures},
-    {"sust", "*", "*", "", "sm_70", "Surface: sust", nullptr, kTextures},
-    {"sured", "*", "*", "", "sm_70", "Surface: sured", nullptr, kTextures},
-    {"suq", "*", "*", "", "sm_70", "Surface: suq", nullptr, kTextures},
 };
 
 }  // namespace

@@ -279,24 +279,29 @@ void Parser::parse_instruction(syntax::Function& function) {
 Operand Parser::parse_operand(int depth) {
   if (depth > kMaxNesting) fail(peek(), "operands nested too deeply");
   if (is("[")) return parse_address();
-  if (is("{")) return parse_list("}", depth);
+  if (is("{")) {
+    Operand list = parse_list("}", depth);
+    return is("|") ? parse_second(std::move(list)) : list;
+  }
   if (is("(") && depth == 0) return parse_list(")", depth);
   Operand operand;
   operand.place = place();
   parse_primary(operand);
-  if (is("|")) {
-    Operand pair;
-    pair.kind = Operand::Kind::pair;
-    pair.place = operand.place;
-    pair.elements.push_back(std::move(operand));
-    take();
-    Operand second;
-    second.place = place();
-    parse_primary(second);
-    pair.elements.push_back(std::move(second));
-    return pair;
-  }
-  return operand;
+  return is("|") ? parse_second(std::move(operand)) : operand;
+}
+
+// p|q, {d, ..}|p
+Operand Parser::parse_second(Operand first) {
+  Operand pair;
+  pair.kind = Operand::Kind::pair;
+  pair.place = first.place;
+  pair.elements.push_back(std::move(first));
+  take();
+  Operand second;
+  second.place = place();
+  parse_primary(second);
+  pair.elements.push_back(std::move(second));
+  return pair;
 }
 
 void Parser::parse_primary(Operand& operand) {

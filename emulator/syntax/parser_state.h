@@ -63,6 +63,7 @@ class Parser {
   int caller_at(const std::array<int, 3>& at);
   void parse_instruction(syntax::Function& function);
   syntax::Operand parse_operand(int depth);
+  syntax::Operand parse_second(syntax::Operand first);
   syntax::Operand parse_address();
   syntax::Operand parse_list(std::string_view close, int depth);
   void parse_primary(syntax::Operand& operand);

@@ -374,7 +374,7 @@ ret;
   CHECK(texture.findings.empty());
   const Result reached =
       run(module(".global .texref picture;", "tex.1d.v4.f32.s32 {r1, r2, r3, r4}, [picture, {r0}];"));
-  CHECK(find_only(reached).find("not-supported: 'tex.1d.v4.f32.s32': not supported: texture") == 0);
+  CHECK(find_only(reached).find("not-supported: 'tex.1d.v4.f32.s32': not supported: texture references") == 0);
   // Nothing that can be launched: said when the module is loaded.
   CHECK_THROWS_AS(device.load_ptx(module("", "frobnicate.b32 r1, r2;"), "test.ptx"), Error);
 }

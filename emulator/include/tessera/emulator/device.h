@@ -16,6 +16,7 @@
 #include "tessera/emulator/findings.h"
 #include "tessera/emulator/options.h"
 #include "tessera/emulator/sample.h"
+#include "tessera/emulator/texture.h"
 #include "tessera/pointer_probe.h"
 
 namespace tessera::emulator {
@@ -87,6 +88,12 @@ class EmulatedDevice final : public Device, public PointerProbe {
   void share_with_host(DevicePointer pointer, std::size_t bytes);
   /// An address for memory that the host has already: both work on the same bytes, which free() leaves to the host.
   DevicePointer map_host(void* host, std::size_t bytes);
+  /// A handle for tex and tld4, or for suld and sust. The memory is looked at by fetches alone. Throws Error{usage}
+  /// where the description is none: no level, a size of 0, channels of other widths than 1, 2 and 4 bytes.
+  std::uint64_t create_texture(const TextureDescription& description);
+  std::uint64_t create_surface(const TextureDescription& description);
+  /// False: there is no such object.
+  bool destroy_texture(std::uint64_t handle) noexcept;
   /// CTAs that run at once, for the launches that follow.
   void set_num_sms(int num_sms);
   /// Fills with a byte and forgets that anybody wrote here: a kernel that reads it first is reported.

@@ -11,6 +11,7 @@ namespace tessera::emulator {
 
 class Observer;
 struct Parts;
+class TextureTable;
 
 /// How the scheduler treats asynchronous operations and warps.
 enum class Schedule : std::uint8_t {
@@ -38,6 +39,7 @@ struct LaunchOptions {
   bool detects_races = false;
   std::function<void(std::string_view)> print = {};  ///< takes what vprintf prints; empty: standard output
   Observer* observer = nullptr;
+  const TextureTable* textures = nullptr;  ///< the objects that handles name; null: none
   std::uint64_t grid_workspace = 0;   ///< what %envreg1 and %envreg2 hold: where the CTAs of a cooperative grid meet
   bool lacks_grid_workspace = false;  ///< the kernel asks for it, and not all of its CTAs run at once
   Parts* parts = nullptr;             ///< set by run_in_parts: the launch is one of a grid's parts, and which
