@@ -107,15 +107,55 @@ int device_attribute(int attribute) {
     case cudaDevAttrClusterLaunch:
     case 128:  // CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
       return 1;
+    // CUDA programming guide, "Technical Specifications per Compute Capability", 7.5 and later.
     case cudaDevAttrMaxTexture1DWidth:
     case cudaDevAttrMaxTexture2DWidth:
-    case cudaDevAttrMaxSurface2DHeight:
+    case cudaDevAttrMaxTexture2DLinearWidth:
+    case cudaDevAttrMaxSurface2DWidth:
       return 131072;
     case cudaDevAttrMaxTexture2DHeight:
+    case cudaDevAttrMaxSurface2DHeight:
       return 65536;
+    case cudaDevAttrMaxTexture2DLinearHeight:
+      return 65000;
+    case cudaDevAttrMaxTexture2DLinearPitch:
+      return 2097120;
+    case cudaDevAttrMaxTexture1DLinearWidth:
+      return 1 << 28;
+    case cudaDevAttrMaxTexture1DMipmappedWidth:
+    case cudaDevAttrMaxTexture2DMipmappedWidth:
+    case cudaDevAttrMaxTexture2DMipmappedHeight:
+    case cudaDevAttrMaxTexture1DLayeredWidth:
+    case cudaDevAttrMaxTexture2DLayeredWidth:
+    case cudaDevAttrMaxTexture2DLayeredHeight:
+    case cudaDevAttrMaxTexture2DGatherWidth:
+    case cudaDevAttrMaxTexture2DGatherHeight:
+    case cudaDevAttrMaxTextureCubemapWidth:
+    case cudaDevAttrMaxTextureCubemapLayeredWidth:
+    case cudaDevAttrMaxSurface1DWidth:
+    case cudaDevAttrMaxSurface1DLayeredWidth:
+    case cudaDevAttrMaxSurface2DLayeredWidth:
+    case cudaDevAttrMaxSurface2DLayeredHeight:
+    case cudaDevAttrMaxSurfaceCubemapWidth:
+    case cudaDevAttrMaxSurfaceCubemapLayeredWidth:
+      return 32768;
+    case cudaDevAttrMaxTexture1DLayeredLayers:
+    case cudaDevAttrMaxTexture2DLayeredLayers:
+    case cudaDevAttrMaxSurface1DLayeredLayers:
+    case cudaDevAttrMaxSurface2DLayeredLayers:
+      return 2048;
+    case cudaDevAttrMaxTextureCubemapLayeredLayers:
+    case cudaDevAttrMaxSurfaceCubemapLayeredLayers:
+      return 2046;
     case cudaDevAttrMaxTexture3DWidth:
     case cudaDevAttrMaxTexture3DHeight:
     case cudaDevAttrMaxTexture3DDepth:
+    case cudaDevAttrMaxTexture3DWidthAlt:
+    case cudaDevAttrMaxTexture3DHeightAlt:
+    case cudaDevAttrMaxTexture3DDepthAlt:
+    case cudaDevAttrMaxSurface3DWidth:
+    case cudaDevAttrMaxSurface3DHeight:
+    case cudaDevAttrMaxSurface3DDepth:
       return 16384;
     default:
       return 0;

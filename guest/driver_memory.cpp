@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "guest/array.h"
 #include "guest/driver.h"
 #include "guest/work.h"
 #include "tessera/tensor_map.h"
@@ -40,24 +41,32 @@ struct Side {
   CUmemorytype type;
   const void* host;
   CUdeviceptr device;
+  CUarray array;
   std::size_t x, y, z, pitch, height;
+  const Array* of() const { return type == CU_MEMORYTYPE_ARRAY ? reinterpret_cast<const Array*>(array) : nullptr; }
   const std::byte* first() const {
+    if (of() != nullptr) return of()->at(x, y, z);
     const auto* const base = static_cast<const std::byte*>(type == CU_MEMORYTYPE_HOST ? host : pointer_of(device));
     return base + (z * height + y) * pitch + x;
+  }
+  std::size_t row_step() const { return of() != nullptr ? of()->pitch : pitch; }
+  std::size_t slice_step() const { return of() != nullptr ? of()->pitch * of()->rows() : pitch * height; }
+  bool holds(std::size_t width, std::size_t rows, std::size_t slices) const {
+    return type != CU_MEMORYTYPE_ARRAY || (array != nullptr && of()->holds(x, y, z, width, rows, slices));
   }
 };
 
 CUresult copy_box(const char* function, const Side& to, const Side& from, std::size_t width, std::size_t height,
                   std::size_t depth, CUstream stream) {
   return drive(function, [&]() -> cudaError_t {
-    if (to.type == CU_MEMORYTYPE_ARRAY || from.type == CU_MEMORYTYPE_ARRAY) return missing(function);
+    if (!to.holds(width, height, depth) || !from.holds(width, height, depth)) return cudaErrorInvalidValue;
     Box box;
     box.to = const_cast<std::byte*>(to.first());
     box.from = from.first();
-    box.to_pitch = to.pitch;
-    box.from_pitch = from.pitch;
-    box.to_slice = to.pitch * to.height;
-    box.from_slice = from.pitch * from.height;
+    box.to_pitch = to.row_step();
+    box.from_pitch = from.row_step();
+    box.to_slice = to.slice_step();
+    box.from_slice = from.slice_step();
     box.width = width;
     box.height = height;
     box.depth = depth;
@@ -65,15 +74,17 @@ CUresult copy_box(const char* function, const Side& to, const Side& from, std::s
   });
 }
 CUresult copy_2d(const char* function, const CUDA_MEMCPY2D& c, CUstream stream) {
-  return copy_box(function, {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstXInBytes, c.dstY, 0, c.dstPitch, 0},
-                  {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes, c.srcY, 0, c.srcPitch, 0}, c.WidthInBytes,
-                  c.Height, 1, stream);
+  return copy_box(function,
+                  {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, 0, c.dstPitch, 0},
+                  {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, 0, c.srcPitch, 0},
+                  c.WidthInBytes, c.Height, 1, stream);
 }
 CUresult copy_3d(const char* function, const CUDA_MEMCPY3D& c, CUstream stream) {
-  return copy_box(function,
-                  {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstXInBytes, c.dstY, c.dstZ, c.dstPitch, c.dstHeight},
-                  {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes, c.srcY, c.srcZ, c.srcPitch, c.srcHeight},
-                  c.WidthInBytes, c.Height, c.Depth, stream);
+  return copy_box(
+      function,
+      {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, c.dstZ, c.dstPitch, c.dstHeight},
+      {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, c.srcZ, c.srcPitch, c.srcHeight},
+      c.WidthInBytes, c.Height, c.Depth, stream);
 }
 
 cudaError_t pointer_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {

@@ -21,6 +21,7 @@ constexpr Row kRows[] = {
     {18, "cudaErrorInvalidTexture", nullptr, "invalid texture reference"},
     {20, "cudaErrorInvalidChannelDescriptor", nullptr, "invalid channel descriptor"},
     {21, "cudaErrorInvalidMemcpyDirection", nullptr, "invalid copy direction for memcpy"},
+    {26, "cudaErrorInvalidFilterSetting", nullptr, "linear filtering not supported for non-float type"},
     {35, "cudaErrorInsufficientDriver", nullptr, "CUDA driver version is insufficient for CUDA runtime version"},
     {52, "cudaErrorMissingConfiguration", nullptr, "__global__ function call is not configured"},
     {98, "cudaErrorInvalidDeviceFunction", nullptr, "invalid device function"},

@@ -43,9 +43,23 @@ void fill_properties(Properties& p) {
   p.surfaceAlignment = bytes_of(cudaDevAttrSurfaceAlignment);
   p.multiProcessorCount = of(cudaDevAttrMultiProcessorCount);
   p.integrated = of(cudaDevAttrIntegrated);
-  p.maxTexture1D = p.maxTexture2D[0] = of(cudaDevAttrMaxTexture2DWidth);
-  p.maxTexture2D[1] = of(cudaDevAttrMaxTexture2DHeight);
-  p.maxTexture3D[0] = p.maxTexture3D[1] = p.maxTexture3D[2] = of(cudaDevAttrMaxTexture3DWidth);
+  p.maxTexture1D = p.maxTexture2D[0] = p.maxSurface2D[0] = of(cudaDevAttrMaxTexture2DWidth);
+  p.maxTexture2D[1] = p.maxSurface2D[1] = of(cudaDevAttrMaxTexture2DHeight);
+  p.maxTexture2DLinear[0] = of(cudaDevAttrMaxTexture2DLinearWidth);
+  p.maxTexture2DLinear[1] = of(cudaDevAttrMaxTexture2DLinearHeight);
+  p.maxTexture2DLinear[2] = of(cudaDevAttrMaxTexture2DLinearPitch);
+  const int layered = of(cudaDevAttrMaxTexture2DLayeredWidth), layers = of(cudaDevAttrMaxTexture2DLayeredLayers);
+  const int cube_layers = of(cudaDevAttrMaxTextureCubemapLayeredLayers);
+  p.maxTexture1DMipmap = p.maxTexture2DMipmap[0] = p.maxTexture2DMipmap[1] = layered;
+  p.maxTexture2DGather[0] = p.maxTexture2DGather[1] = p.maxTextureCubemap = p.maxSurfaceCubemap = layered;
+  p.maxTexture1DLayered[0] = p.maxTexture2DLayered[0] = p.maxTexture2DLayered[1] = layered;
+  p.maxSurface1DLayered[0] = p.maxSurface2DLayered[0] = p.maxSurface2DLayered[1] = p.maxSurface1D = layered;
+  p.maxTexture1DLayered[1] = p.maxTexture2DLayered[2] = layers;
+  p.maxSurface1DLayered[1] = p.maxSurface2DLayered[2] = layers;
+  p.maxTextureCubemapLayered[0] = p.maxSurfaceCubemapLayered[0] = layered;
+  p.maxTextureCubemapLayered[1] = p.maxSurfaceCubemapLayered[1] = cube_layers;
+  for (std::size_t i = 0; i < 3; ++i)
+    p.maxTexture3D[i] = p.maxTexture3DAlt[i] = p.maxSurface3D[i] = of(cudaDevAttrMaxTexture3DWidth);
   p.canMapHostMemory = p.concurrentKernels = p.unifiedAddressing = p.streamPrioritiesSupported = 1;
   p.globalL1CacheSupported = p.localL1CacheSupported = p.managedMemory = p.concurrentManagedAccess = 1;
   p.computePreemptionSupported = p.cooperativeLaunch = p.hostRegisterSupported = p.memoryPoolsSupported = 1;

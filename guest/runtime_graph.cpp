@@ -70,8 +70,10 @@ auto launch_of(const cudaKernelNodeParams& given) {
 }
 auto copy_of(const cudaMemcpy3DParms& given) {
   return [&given](Work& made) {
-    made = box_of(given);
-    return cudaSuccess;
+    Box box;
+    const cudaError_t error = box_of(given, box);
+    made = box;
+    return error;
   };
 }
 auto row_of(void* to, const void* from, std::size_t bytes) {

@@ -1,33 +1,17 @@
-// The CUDA runtime's memory: allocations, copies and fills of one to three dimensions, variables of modules, arrays (of
-// which textures are not read yet), pools, facts about pointers.
+// The CUDA runtime's memory: allocations, copies and fills of one to three dimensions, variables of modules, pools,
+// facts about pointers. Arrays: runtime_array.cpp.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "guest/array.h"
+#include "guest/runtime_copy.h"
 #include "guest/work.h"
 
 using namespace tessera::guest;
 
 namespace {
 
-// What is said to be on the device and is not, hardware refuses.
-bool agrees(cudaMemcpyKind kind, const void* to, const void* from) {
-  const auto reaches = [](const void* pointer) { return is_on_device(pointer) || Blocks::instance().find(pointer); };
-  if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) && !reaches(to)) return false;
-  return (kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyDeviceToDevice) || reaches(from);
-}
-
-cudaError_t copy_rows(const char* function, const Box& box, cudaMemcpyKind kind, cudaStream_t stream) {
-  return called(function, [&]() -> cudaError_t {
-    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-    if (box.width == 0 || box.height == 0) return cudaSuccess;
-    if (box.height > 1 && (box.to_pitch < box.width || box.from_pitch < box.width)) return cudaErrorInvalidPitchValue;
-    if (!agrees(kind, box.to, box.from)) return cudaErrorInvalidValue;
-    return submit(stream, box);
-  });
-}
 Box row(void* to, const void* from, std::size_t bytes) {
   Box box;
   box.to = to;
@@ -177,12 +161,6 @@ cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::
                          std::size_t height, cudaMemcpyKind kind) {
   return copy_rows(__func__, rows(to, to_pitch, from, from_pitch, width, height), kind, nullptr);
 }
-cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* given, cudaStream_t stream) {
-  return copy_rows(__func__, box_of(*given), given->kind, stream);
-}
-cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* given) {
-  return copy_rows(__func__, box_of(*given), given->kind, nullptr);
-}
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   return fill_box(__func__, {to, bytes, bytes, 1}, value, {bytes, 1, 1}, stream);
@@ -270,55 +248,6 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, vo
   const std::size_t bytes = is_count ? Blocks::instance().used_bytes() : 0;
   std::memcpy(value, &bytes, attribute >= cudaMemPoolAttrReleaseThreshold ? 8 : 4);
   return cudaSuccess;
-}
-
-// Arrays.
-cudaError_t cudaMalloc3DArray(cudaArray_t* array, const cudaChannelFormatDesc* format, cudaExtent extent,
-                              unsigned flags) {
-  return called(__func__, [&] { return make_array(array, *format, extent, flags); });
-}
-cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* format, std::size_t width,
-                            std::size_t height, unsigned flags) {
-  return cudaMalloc3DArray(array, format, {width, height, 0}, flags);
-}
-cudaError_t cudaFreeArray(cudaArray_t array) {
-  return called(__func__, [&] { return free_array(array); });
-}
-cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* extent, unsigned* flags, cudaArray_t array) {
-  const Array& of = *reinterpret_cast<const Array*>(array);
-  if (format != nullptr) *format = of.format;
-  if (extent != nullptr) *extent = of.extent;
-  if (flags != nullptr) *flags = of.flags;
-  return cudaSuccess;
-}
-cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* format, cudaArray_const_t array) {
-  *format = reinterpret_cast<const Array*>(array)->format;
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t pitch,
-                                     std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
-  const Array& of = *reinterpret_cast<const Array*>(to);
-  return copy_rows(__func__, rows(of.at(x, y), of.pitch, from, pitch, width, height), kind, stream);
-}
-cudaError_t cudaMemcpy2DToArray(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t pitch,
-                                std::size_t width, std::size_t height, cudaMemcpyKind kind) {
-  return cudaMemcpy2DToArrayAsync(to, x, y, from, pitch, width, height, kind, nullptr);
-}
-cudaError_t cudaMemcpyToArray(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t bytes,
-                              cudaMemcpyKind kind) {
-  const Array& of = *reinterpret_cast<const Array*>(to);
-  const std::size_t width = of.pitch == 0 ? bytes : std::min(bytes, of.row_bytes());
-  return cudaMemcpy2DToArrayAsync(to, x, y, from, width, width, width == 0 ? 0 : bytes / width, kind, nullptr);
-}
-cudaError_t cudaMemcpy2DFromArrayAsync(void* to, std::size_t pitch, cudaArray_const_t from, std::size_t x,
-                                       std::size_t y, std::size_t width, std::size_t height, cudaMemcpyKind kind,
-                                       cudaStream_t stream) {
-  const Array& of = *reinterpret_cast<const Array*>(from);
-  return copy_rows(__func__, rows(to, pitch, of.at(x, y), of.pitch, width, height), kind, stream);
-}
-cudaError_t cudaMemcpy2DFromArray(void* to, std::size_t pitch, cudaArray_const_t from, std::size_t x, std::size_t y,
-                                  std::size_t width, std::size_t height, cudaMemcpyKind kind) {
-  return cudaMemcpy2DFromArrayAsync(to, pitch, from, x, y, width, height, kind, nullptr);
 }
 
 }  // extern "C"

@@ -16,14 +16,40 @@ __global__ void go_wrong(int* values, int which) {
   if (which == 5) values[0] = static_cast<int>(threadIdx.x);
 }
 
+__global__ void use_objects(cudaTextureObject_t texture, cudaSurfaceObject_t surface, int which) {
+  const float value = which == 7 ? 1 : tex2D<float>(texture, 0, 0);
+  surf2Dwrite(value, surface, which == 7 ? 4 * static_cast<int>(threadIdx.x) : 0, 0);
+}
+
+// An array of 16 elements a row, and 17 threads; a texture that is destroyed before it is read.
+cudaError_t spoil_objects(int which) {
+  const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
+  cudaArray_t array{};
+  cudaMallocArray(&array, &format, 16, 4, cudaArraySurfaceLoadStore);
+  cudaResourceDesc resource{};
+  resource.resType = cudaResourceTypeArray;
+  resource.res.array.array = array;
+  const cudaTextureDesc described{};
+  cudaTextureObject_t texture = 0;
+  cudaSurfaceObject_t surface = 0;
+  cudaCreateTextureObject(&texture, &resource, &described, nullptr);
+  cudaCreateSurfaceObject(&surface, &resource);
+  if (which == 8) cudaDestroyTextureObject(texture);
+  use_objects<<<1, which == 7 ? 17 : 1>>>(texture, surface, which);
+  return cudaDeviceSynchronize();
+}
+
 int main(int argc, char** argv) {
   const int which = argc > 1 ? std::atoi(argv[1]) : 0;
   if (which == 6) {
-    cudaArray_t array{};
-    const cudaChannelFormatDesc format{};
-    std::printf("%s\n", cudaGetErrorName(cudaMallocMipmappedArray(reinterpret_cast<cudaMipmappedArray_t*>(&array),
-                                                                  &format, cudaExtent{4, 4, 0}, 1)));
+    cudaExternalMemory_t memory{};
+    const cudaExternalMemoryHandleDesc described{};
+    std::printf("%s\n", cudaGetErrorName(cudaImportExternalMemory(&memory, &described)));
     return 9;
+  }
+  if (which > 6) {
+    std::printf("%s\n", cudaGetErrorName(spoil_objects(which)));
+    return 0;
   }
   int* values = nullptr;
   cudaMalloc(&values, 64 * sizeof(int));
