@@ -1,11 +1,12 @@
 // The CUDA driver's memory: allocations, copies, fills, facts about pointers, tensor maps.
 #include <cuda.h>
+#include <cuda_runtime_api.h>
 
 #include <cstring>
 
 #include "guest/array.h"
 #include "guest/driver.h"
-#include "guest/work.h"
+#include "guest/driver_work.h"
 #include "tessera/tensor_map.h"
 
 using namespace tessera::guest;
@@ -56,35 +57,36 @@ struct Side {
   }
 };
 
-CUresult copy_box(const char* function, const Side& to, const Side& from, std::size_t width, std::size_t height,
-                  std::size_t depth, CUstream stream) {
-  return drive(function, [&]() -> cudaError_t {
-    if (!to.holds(width, height, depth) || !from.holds(width, height, depth)) return cudaErrorInvalidValue;
-    Box box;
-    box.to = const_cast<std::byte*>(to.first());
-    box.from = from.first();
-    box.to_pitch = to.row_step();
-    box.from_pitch = from.row_step();
-    box.to_slice = to.slice_step();
-    box.from_slice = from.slice_step();
-    box.width = width;
-    box.height = height;
-    box.depth = depth;
-    return submit(stream, box);
-  });
+cudaError_t box_between(const Side& to, const Side& from, std::size_t width, std::size_t height, std::size_t depth,
+                        Box& box) {
+  if (!to.holds(width, height, depth) || !from.holds(width, height, depth)) return cudaErrorInvalidValue;
+  box.to = const_cast<std::byte*>(to.first());
+  box.from = from.first();
+  box.to_pitch = to.row_step();
+  box.from_pitch = from.row_step();
+  box.to_slice = to.slice_step();
+  box.from_slice = from.slice_step();
+  box.width = width;
+  box.height = height;
+  box.depth = depth;
+  return cudaSuccess;
 }
 CUresult copy_2d(const char* function, const CUDA_MEMCPY2D& c, CUstream stream) {
-  return copy_box(function,
-                  {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, 0, c.dstPitch, 0},
-                  {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, 0, c.srcPitch, 0},
-                  c.WidthInBytes, c.Height, 1, stream);
+  return drive(function, [&] {
+    Box box;
+    const cudaError_t error =
+        box_between({c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, 0, c.dstPitch, 0},
+                    {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, 0, c.srcPitch, 0},
+                    c.WidthInBytes, c.Height, 1, box);
+    return error != cudaSuccess ? error : submit(stream, box);
+  });
 }
 CUresult copy_3d(const char* function, const CUDA_MEMCPY3D& c, CUstream stream) {
-  return copy_box(
-      function,
-      {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, c.dstZ, c.dstPitch, c.dstHeight},
-      {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, c.srcZ, c.srcPitch, c.srcHeight},
-      c.WidthInBytes, c.Height, c.Depth, stream);
+  return drive(function, [&] {
+    Box box;
+    const cudaError_t error = box_of(c, box);
+    return error != cudaSuccess ? error : submit(stream, box);
+  });
 }
 
 cudaError_t pointer_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
@@ -132,6 +134,13 @@ cudaError_t pointer_attribute(void* data, CUpointer_attribute attribute, CUdevic
 
 }  // namespace
 
+cudaError_t tessera::guest::box_of(const CUDA_MEMCPY3D& c, Box& box) {
+  return box_between(
+      Side{c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, c.dstZ, c.dstPitch, c.dstHeight},
+      Side{c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, c.srcZ, c.srcPitch, c.srcHeight},
+      c.WidthInBytes, c.Height, c.Depth, box);
+}
+
 extern "C" {
 
 CUresult cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
@@ -145,7 +154,10 @@ CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned) {
     return Blocks::instance().allocate(reinterpret_cast<void**>(pointer), bytes, BlockKind::managed);
   });
 }
-CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream) { return cuMemAlloc_v2(pointer, bytes); }
+// A captured stream allocates when its graph is launched.
+CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream stream) {
+  return static_cast<CUresult>(cudaMallocAsync(reinterpret_cast<void**>(pointer), bytes, stream));
+}
 CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, std::size_t* pitch, std::size_t width, std::size_t height, unsigned) {
   *pitch = (width + 511) / 512 * 512;
   return cuMemAlloc_v2(pointer, *pitch * height);
@@ -153,7 +165,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, std::size_t* pitch, std::size_
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   return drive(__func__, [&] { return Blocks::instance().free(pointer_of(pointer)); });
 }
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream) { return cuMemFree_v2(pointer); }
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return static_cast<CUresult>(cudaFreeAsync(pointer_of(pointer), stream));
+}
 CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   return drive(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::pinned); });
 }

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "guest/driver.h"
-#include "guest/work.h"
+#include "guest/driver_work.h"
 #include "tessera/error.h"
 
 using namespace tessera::guest;
@@ -77,26 +77,8 @@ Kernel* kernel_of(CUfunction function) { return reinterpret_cast<Kernel*>(functi
 CUresult launch(const char* function, CUfunction handle, LaunchWork work, CUstream stream, void** arguments,
                 void** extra) {
   return drive(function, [&]() -> cudaError_t {
-    work.kernel = kernel_of(handle);
-    if (work.kernel == nullptr) return cudaErrorInvalidResourceHandle;
-    if (const cudaError_t error = check(work); error != cudaSuccess)
-      return error == cudaErrorInvalidConfiguration ? cudaErrorInvalidValue : error;
-    work.arguments.resize(work.kernel->parameter_bytes());
-    if (arguments != nullptr) {
-      work.arguments = pack(*work.kernel, arguments);
-    } else if (extra != nullptr) {
-      const void* buffer = nullptr;
-      std::size_t bytes = 0;
-      for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[1];
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<std::size_t*>(extra[1]);
-      }
-      if (buffer == nullptr || bytes < work.arguments.size()) return cudaErrorInvalidValue;
-      std::memcpy(work.arguments.data(), buffer, work.arguments.size());
-    } else if (!work.arguments.empty()) {
-      return cudaErrorInvalidValue;
-    }
-    return submit(stream, std::move(work));
+    const cudaError_t error = complete(work, handle, arguments, extra);
+    return error != cudaSuccess ? error : submit(stream, std::move(work));
   });
 }
 
@@ -163,6 +145,29 @@ struct Link {
 };
 
 }  // namespace
+
+cudaError_t tessera::guest::complete(LaunchWork& work, CUfunction function, void** arguments, void** extra) {
+  work.kernel = kernel_of(function);
+  if (work.kernel == nullptr) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = check(work); error != cudaSuccess)
+    return error == cudaErrorInvalidConfiguration ? cudaErrorInvalidValue : error;
+  work.arguments.resize(work.kernel->parameter_bytes());
+  if (arguments != nullptr) {
+    work.arguments = pack(*work.kernel, arguments);
+  } else if (extra != nullptr) {
+    const void* buffer = nullptr;
+    std::size_t bytes = 0;
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+      if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[1];
+      if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<std::size_t*>(extra[1]);
+    }
+    if (buffer == nullptr || bytes < work.arguments.size()) return cudaErrorInvalidValue;
+    std::memcpy(work.arguments.data(), buffer, work.arguments.size());
+  } else if (!work.arguments.empty()) {
+    return cudaErrorInvalidValue;
+  }
+  return cudaSuccess;
+}
 
 extern "C" {
 

@@ -18,6 +18,9 @@ constexpr const char* kSource =
     "extern \"C\" __global__ void triple(int* values, int count) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
     "  if (i < count) values[i] = 3 * i + offset;\n"
+    "}\n"
+    "extern \"C\" __global__ void step(unsigned* value, unsigned factor, unsigned summand) {\n"
+    "  *value = *value * factor + summand;\n"
     "}\n";
 
 // Machine code as far as the program knows.
@@ -52,6 +55,114 @@ void run(CUmodule module, int offset) {
   cuMemFree(values);
 }
 
+// Built node by node, changed, updated; and captured from streams that fork and join: a value that depends on the order
+// in which the nodes run.
+void graphs(CUmodule module) {
+  CUfunction step{};
+  check(cuModuleGetFunction(&step, module, "step") == CUDA_SUCCESS, "step");
+  CUdeviceptr value{};
+  cuMemAlloc(&value, 4);
+  unsigned factor = 7, summand = 1, host = 0, calls = 0;
+  void* arguments[] = {&value, &factor, &summand};
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+  kernel.func = step;
+  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
+  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+  kernel.kernelParams = arguments;
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  fill.dst = value;
+  fill.value = 5;
+  fill.elementSize = 4;
+  fill.width = fill.height = 1;
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = value;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = &host;
+  copy.WidthInBytes = 4;
+  copy.Height = copy.Depth = 1;
+  CUDA_HOST_NODE_PARAMS called{};
+  called.fn = [](void* data) { ++*static_cast<unsigned*>(data); };
+  called.userData = &calls;
+  CUgraph graph{};
+  CUgraphNode nodes[5] = {};
+  check(cuGraphCreate(&graph, 0) == CUDA_SUCCESS, "cuGraphCreate");
+  check(cuGraphAddMemcpyNode(&nodes[3], graph, nullptr, 0, &copy, nullptr) == CUDA_SUCCESS, "copy");
+  check(cuGraphAddMemsetNode(&nodes[0], graph, nullptr, 0, &fill, nullptr) == CUDA_SUCCESS, "fill");
+  check(cuGraphAddKernelNode(&nodes[1], graph, &nodes[0], 1, &kernel) == CUDA_SUCCESS, "kernel");
+  factor = 11, summand = 3;  // arguments are read when a node is made
+  check(cuGraphAddKernelNode(&nodes[2], graph, &nodes[1], 1, &kernel) == CUDA_SUCCESS, "kernel");
+  check(cuGraphAddHostNode(&nodes[4], graph, &nodes[3], 1, &called) == CUDA_SUCCESS, "host function");
+  check(cuGraphAddDependencies(graph, &nodes[2], &nodes[3], nullptr, 1) == CUDA_SUCCESS, "an edge");
+  kernel.blockDimX = 2000;
+  CUgraphNode none{};
+  check(cuGraphAddKernelNode(&none, graph, nullptr, 0, &kernel) == CUDA_ERROR_INVALID_VALUE, "too many threads");
+  kernel.blockDimX = 1;
+  std::size_t count = 0, edges = 0;
+  check(cuGraphGetNodes(graph, nullptr, &count) == CUDA_SUCCESS && count == 5, "nodes");
+  check(cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &edges) == CUDA_SUCCESS && edges == 4, "edges");
+  CUgraphNodeType type{};
+  check(cuGraphNodeGetType(nodes[3], &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY, "a node's type");
+  CUgraphExec exec{};
+  CUstream stream{}, other{};
+  cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  cuStreamCreate(&other, CU_STREAM_NON_BLOCKING);
+  check(cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS, "cuGraphInstantiate");
+  check(host == 0 && calls == 0, "nothing ran");
+  check(cuGraphLaunch(exec, stream) == CUDA_SUCCESS && cuStreamSynchronize(stream) == CUDA_SUCCESS, "cuGraphLaunch");
+  check(host == (5 * 7 + 1) * 11 + 3 && calls == 1, "the nodes' order");
+  fill.value = 6;
+  check(cuGraphExecMemsetNodeSetParams(exec, nodes[0], &fill, nullptr) == CUDA_SUCCESS, "change");
+  check(cuGraphExecMemsetNodeSetParams(exec, nodes[1], &fill, nullptr) == CUDA_ERROR_INVALID_VALUE, "another kind");
+  check(cuGraphNodeSetEnabled(exec, nodes[1], 0) == CUDA_SUCCESS, "disable");
+  cuGraphLaunch(exec, stream);
+  check(host == 6 * 11 + 3 && calls == 2, "changed");
+  CUgraphExecUpdateResultInfo result{};
+  check(cuGraphKernelNodeSetParams(nodes[1], &kernel) == CUDA_SUCCESS, "cuGraphKernelNodeSetParams");
+  check(cuGraphExecUpdate(exec, graph, &result) == CUDA_SUCCESS && result.result == CU_GRAPH_EXEC_UPDATE_SUCCESS,
+        "update");
+  cuGraphNodeSetEnabled(exec, nodes[1], 1);
+  cuGraphLaunch(exec, stream);
+  check(host == (5 * 11 + 3) * 11 + 3 && calls == 3, "updated");
+  check(cuGraphExecDestroy(exec) == CUDA_SUCCESS && cuGraphDestroy(graph) == CUDA_SUCCESS, "destroy");
+
+  CUevent forked{}, joined{};
+  cuEventCreate(&forked, CU_EVENT_DEFAULT);
+  cuEventCreate(&joined, CU_EVENT_DEFAULT);
+  CUdeviceptr scratch{};
+  check(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS, "cuStreamBeginCapture");
+  cuMemsetD32Async(value, 2, 1, stream);
+  check(cuMemAllocAsync(&scratch, 4, stream) == CUDA_SUCCESS, "an allocation that is captured");
+  cuMemsetD32Async(scratch, 9, 1, stream);
+  cuEventRecord(forked, stream);
+  cuStreamWaitEvent(other, forked, 0);
+  cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, other, arguments, nullptr);
+  cuEventRecord(joined, other);
+  check(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "not joined");
+  check(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS, "again");
+  cuMemsetD32Async(value, 2, 1, stream);
+  cuEventRecord(forked, stream);
+  cuStreamWaitEvent(other, forked, 0);
+  cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, other, arguments, nullptr);
+  cuEventRecord(joined, other);
+  cuStreamWaitEvent(stream, joined, 0);
+  cuMemcpyDtoHAsync(&host, value, 4, stream);
+  CUstreamCaptureStatus status{};
+  cuuint64_t id = 0;
+  check(cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr, nullptr) == CUDA_SUCCESS &&
+            status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id != 0,
+        "cuStreamGetCaptureInfo");
+  check(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph != nullptr, "cuStreamEndCapture");
+  check(cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS, "instantiate what was captured");
+  host = 0;
+  for (int i = 0; i < 2; ++i) cuGraphLaunch(exec, stream);
+  check(host == 2 * 11 + 3, "captured");
+  check(cuGraphLaunch(nullptr, stream) == CUDA_ERROR_INVALID_HANDLE, "no graph");
+  cuGraphExecDestroy(exec);
+  cuGraphDestroy(graph);
+  cuMemFree(value);
+}
+
 int main() {
   check(cuInit(0) == CUDA_SUCCESS, "cuInit");
   CUdevice device{};
@@ -84,6 +195,7 @@ int main() {
   check(cuModuleGetGlobal(&offset, &bytes, module, "offset") == CUDA_SUCCESS && bytes == sizeof(int), "a variable");
   cuMemsetD32(offset, 9, 1);
   run(module, 9);
+  graphs(module);
   check(cuModuleUnload(module) == CUDA_SUCCESS, "cuModuleUnload");
   CUlinkState link{};
   cuLinkCreate(0, nullptr, nullptr, &link);
