@@ -414,6 +414,7 @@ DevicePointer EmulatedDevice::map_host(void* host, std::size_t bytes) {
   return state_->memory->map_host(host, bytes);
 }
 
+VirtualMemory EmulatedDevice::virtual_memory() { return VirtualMemory(state_->memory); }
 std::uint64_t EmulatedDevice::create_texture(const TextureDescription& description) {
   const std::lock_guard lock(state_->mutex);
   return state_->textures.add(description, false);

@@ -105,6 +105,7 @@ int device_attribute(int attribute) {
     case cudaDevAttrHostRegisterSupported:
     case cudaDevAttrMemoryPoolsSupported:
     case cudaDevAttrClusterLaunch:
+    case 102:  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
     case 128:  // CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
       return 1;
     // CUDA programming guide, "Technical Specifications per Compute Capability", 7.5 and later.

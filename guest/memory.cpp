@@ -74,7 +74,8 @@ cudaError_t Blocks::allocate(void** pointer, std::size_t bytes, BlockKind kind) 
 cudaError_t Blocks::free(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   const auto it = blocks_.find(address_of(pointer));
-  if (it == blocks_.end() || it->second.kind == BlockKind::registered) return cudaErrorInvalidValue;
+  if (it == blocks_.end() || it->second.kind == BlockKind::registered || it->second.is_mapped)
+    return cudaErrorInvalidValue;
   if (it->second.is_of_graph) return cudaSuccess;
   Session::instance().device().free(it->second.on_device);
   used_ -= it->second.bytes;
@@ -96,6 +97,17 @@ cudaError_t Blocks::unregister_host(void* pointer) {
   Session::instance().device().free(it->second.on_device);
   blocks_.erase(it);
   return cudaSuccess;
+}
+
+bool Blocks::take(std::size_t bytes) {
+  if (bytes > static_cast<std::size_t>(Session::instance().gpu().memory_bytes) - used_) return false;
+  used_ += bytes;
+  return true;
+}
+void Blocks::add_mapped(void* pointer, std::size_t bytes) {
+  Block& block = blocks_[address_of(pointer)];
+  block = {address_of(pointer), bytes, BlockKind::device, address_of(pointer)};
+  block.is_mapped = true;
 }
 
 const Block* Blocks::find(const void* pointer) const {

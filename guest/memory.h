@@ -18,6 +18,7 @@ struct Block {
   BlockKind kind = BlockKind::device;
   std::uint64_t on_device = 0;  ///< differs for registered memory alone
   bool is_of_graph = false;     ///< an allocating node's: it has the same address in each launch, whoever frees it
+  bool is_mapped = false;       ///< addresses and memory are apart: cuMemMap
 };
 
 /// Of all that was allocated, by address.
@@ -34,6 +35,12 @@ class Blocks {
   /// The block that holds the address; null: none does.
   const Block* find(const void* pointer) const;
   std::size_t used_bytes() const { return used_; }
+
+  // Memory without addresses counts as used; where it is mapped is a block, which free() does not take.
+  bool take(std::size_t bytes);
+  void give_back(std::size_t bytes) { used_ -= bytes; }
+  void add_mapped(void* pointer, std::size_t bytes);
+  void remove_mapped(void* pointer) { blocks_.erase(reinterpret_cast<std::uintptr_t>(pointer)); }
 
  private:
   std::map<std::uint64_t, Block> blocks_;

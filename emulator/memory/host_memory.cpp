@@ -108,9 +108,10 @@ bool GlobalMemory::is_shared(std::uint64_t address, std::uint64_t bytes) const n
   if (bytes == 0) return false;
   const std::lock_guard lock(mutex_);
   const std::uint64_t start = address - kGlobalBase;
-  return std::any_of(shared_.begin(), shared_.end(), [&](const auto& range) {
+  const auto meets = [&](const auto& range) {
     return start < range.first + range.second && range.first < start + bytes;
-  });
+  };
+  return std::any_of(shared_.begin(), shared_.end(), meets) || std::any_of(mapped_.begin(), mapped_.end(), meets);
 }
 
 // The whole pages of an allocation that ends; what it has in common with neighbours stays.

@@ -150,7 +150,10 @@ bool GlobalMemory::is_allocated(std::uint64_t address, std::uint64_t bytes) cons
 }
 
 void GlobalMemory::mark_initialised(std::uint64_t address, std::uint64_t bytes) noexcept {
-  if (bytes != 0) lazy_fill(shadow(address), bytes, std::byte{kReadable});
+  if (bytes >= kLazyBytes && is_shared(address, bytes))
+    std::memset(shadow(address), kReadable, bytes);
+  else if (bytes != 0)
+    lazy_fill(shadow(address), bytes, std::byte{kReadable});
 }
 
 std::string GlobalMemory::describe(std::uint64_t address) const {
@@ -163,6 +166,9 @@ std::string GlobalMemory::describe(std::uint64_t address) const {
   const auto after = live_.upper_bound(address);
   if (after != live_.begin()) {
     const auto& [start, bytes] = *std::prev(after);
+    if (address < start + bytes && (*shadow(address) & kAllocated) == 0)
+      return fmt::format("byte {} of {} bytes of addresses that are reserved, with no memory mapped here",
+                         address - start, bytes);
     if (address < start + bytes) return fmt::format("byte {} of an allocation of {} bytes", address - start, bytes);
     if (address - start - bytes < (std::uint64_t{1} << 30))
       return fmt::format("{} bytes past the end of an allocation of {} bytes at 0x{:x}", address - start - bytes, bytes,

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <string>
 
+#include "tessera/emulator/virtual_memory.h"
+
 namespace tessera::emulator {
 
 /// Shadow bits. A readable byte has both.
@@ -60,7 +62,11 @@ class GlobalMemory {
   void share_with_host(std::uint64_t address, std::uint64_t bytes);
   /// An address for bytes that the host has already: both work on the same pages. Contents stay. Throws Error{device}.
   std::uint64_t map_host(void* host, std::uint64_t bytes);
-  /// Some byte of the range is on a page that the host sees.
+  /// Addresses that name nothing until memory is mapped there (virtual_memory.cpp); free() gives them back.
+  std::uint64_t reserve_addresses(std::uint64_t bytes, std::uint64_t alignment);
+  void map(std::uint64_t address, const PhysicalMemory& memory);
+  void unmap(std::uint64_t address) noexcept;
+  /// Some byte of the range is on a page that the host sees, or that other addresses may name.
   bool is_shared(std::uint64_t address, std::uint64_t bytes) const noexcept;
 
   bool contains(std::uint64_t address, std::uint64_t bytes) const noexcept {
@@ -101,6 +107,7 @@ class GlobalMemory {
   std::map<std::uint64_t, std::uint64_t> heap_;   // start -> bytes, of the live ones that kernels made
   std::uint64_t heap_bytes_ = 0;
   std::map<std::uint64_t, std::uint64_t> shared_;  // page offset -> bytes
+  std::map<std::uint64_t, std::uint64_t> mapped_;  // offset -> bytes of PhysicalMemory
   bool owns_aliases_ = false;
   mutable std::mutex mutex_;
 };

@@ -163,6 +163,81 @@ void graphs(CUmodule module) {
   cuMemFree(value);
 }
 
+// Two pieces of memory behind one range of addresses, exchanged; one of them at two places at once.
+void virtual_memory(CUmodule module) {
+  CUfunction step{};
+  cuModuleGetFunction(&step, module, "step");
+  CUmemAllocationProp of{};
+  of.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  of.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  std::size_t piece = 0, free_before = 0, free_after = 0, total = 0;
+  check(cuMemGetAllocationGranularity(&piece, &of, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS && piece != 0,
+        "granularity");
+  cuMemGetInfo(&free_before, &total);
+  CUdeviceptr range{}, elsewhere{};
+  check(cuMemAddressReserve(&range, piece + 1, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE, "reserve a part of a piece");
+  check(cuMemAddressReserve(&range, 2 * piece, 0, 0, 0) == CUDA_SUCCESS && range % piece == 0, "reserve");
+  check(cuMemAddressReserve(&elsewhere, piece, 8 * piece, 0, 0) == CUDA_SUCCESS && elsewhere % (8 * piece) == 0,
+        "reserve, aligned");
+  CUmemGenericAllocationHandle first{}, second{};
+  check(cuMemCreate(&first, piece - 1, &of, 0) == CUDA_ERROR_INVALID_VALUE, "create a part of a piece");
+  check(cuMemCreate(&first, piece, &of, 0) == CUDA_SUCCESS && cuMemCreate(&second, piece, &of, 0) == CUDA_SUCCESS,
+        "create");
+  CUmemAccessDesc access{};
+  access.location = of.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  check(cuMemSetAccess(range, 2 * piece, &access, 1) == CUDA_ERROR_INVALID_VALUE, "access to what is not mapped");
+  check(cuMemMap(range, piece, 0, first, 0) == CUDA_SUCCESS, "map");
+  check(cuMemMap(range, piece, 0, second, 0) == CUDA_ERROR_INVALID_VALUE, "map where something is");
+  check(cuMemMap(range + piece, 2 * piece, 0, second, 0) == CUDA_ERROR_INVALID_VALUE, "map more than there is");
+  check(cuMemMap(range + piece, piece, 0, second, 0) == CUDA_SUCCESS, "map the second");
+  check(cuMemsetD32(range, 1, 1) == CUDA_ERROR_INVALID_VALUE, "no access yet");
+  check(cuMemSetAccess(range, 2 * piece, &access, 1) == CUDA_SUCCESS, "access");
+  const std::size_t last = piece - 4;
+  unsigned factor = 3, summand = 1, host[2] = {};
+  check(cuMemsetD32(range + last, 10, 2) == CUDA_SUCCESS, "a fill over both");
+  CUdeviceptr value = range + piece;
+  void* arguments[] = {&value, &factor, &summand};
+  check(cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr) == CUDA_SUCCESS, "launch");
+  check(cuMemcpyDtoH(host, range + last, 8) == CUDA_SUCCESS && host[0] == 10 && host[1] == 31, "both");
+  // The second one at two places.
+  check(cuMemMap(elsewhere, piece, 0, second, 0) == CUDA_SUCCESS &&
+            cuMemSetAccess(elsewhere, piece, &access, 1) == CUDA_SUCCESS,
+        "map again");
+  value = elsewhere;
+  check(cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr) == CUDA_SUCCESS, "launch");
+  check(cuMemcpyDtoH(host, range + piece, 4) == CUDA_SUCCESS && host[0] == 94, "one memory at two addresses");
+  unsigned long long flags = 0;
+  check(cuMemGetAccess(&flags, &of.location, range + last) == CUDA_SUCCESS && flags == access.flags, "cuMemGetAccess");
+  CUmemGenericAllocationHandle same{};
+  check(cuMemRetainAllocationHandle(&same, reinterpret_cast<void*>(elsewhere)) == CUDA_SUCCESS && same == second &&
+            cuMemRelease(same) == CUDA_SUCCESS,
+        "retain");
+  check(cuMemFree(range) == CUDA_ERROR_INVALID_VALUE, "cuMemFree of what was mapped");
+  check(cuMemAddressFree(range, 2 * piece) == CUDA_ERROR_INVALID_VALUE, "free addresses that are in use");
+  check(cuMemUnmap(range, piece / 2) == CUDA_ERROR_INVALID_VALUE, "unmap a part");
+  check(cuMemUnmap(range, 2 * piece) == CUDA_SUCCESS, "unmap");
+  check(cuMemcpyDtoH(host, range, 4) == CUDA_ERROR_INVALID_VALUE, "nothing is there");
+  // The other way round: what was written came along.
+  check(cuMemMap(range, piece, 0, second, 0) == CUDA_SUCCESS &&
+            cuMemMap(range + piece, piece, 0, first, 0) == CUDA_SUCCESS &&
+            cuMemSetAccess(range, 2 * piece, &access, 1) == CUDA_SUCCESS,
+        "exchange");
+  check(cuMemRelease(first) == CUDA_SUCCESS && cuMemRelease(second) == CUDA_SUCCESS, "release while they are mapped");
+  check(cuMemRelease(first) == CUDA_ERROR_INVALID_VALUE, "release twice");
+  host[0] = host[1] = 0;
+  check(cuMemcpyDtoH(host, range, 4) == CUDA_SUCCESS &&
+            cuMemcpyDtoH(host + 1, range + piece + last, 4) == CUDA_SUCCESS && host[0] == 94 && host[1] == 10,
+        "exchanged");
+  cuMemGetInfo(&free_after, &total);
+  check(free_before - free_after == 2 * piece, "memory in use");
+  check(cuMemUnmap(range, 2 * piece) == CUDA_SUCCESS && cuMemUnmap(elsewhere, piece) == CUDA_SUCCESS, "unmap all");
+  check(cuMemAddressFree(range, 2 * piece) == CUDA_SUCCESS && cuMemAddressFree(elsewhere, piece) == CUDA_SUCCESS,
+        "free");
+  cuMemGetInfo(&free_after, &total);
+  check(free_before == free_after, "memory given back");
+}
+
 int main() {
   check(cuInit(0) == CUDA_SUCCESS, "cuInit");
   CUdevice device{};
@@ -196,6 +271,7 @@ int main() {
   cuMemsetD32(offset, 9, 1);
   run(module, 9);
   graphs(module);
+  virtual_memory(module);
   check(cuModuleUnload(module) == CUDA_SUCCESS, "cuModuleUnload");
   CUlinkState link{};
   cuLinkCreate(0, nullptr, nullptr, &link);

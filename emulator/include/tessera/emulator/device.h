@@ -17,6 +17,7 @@
 #include "tessera/emulator/options.h"
 #include "tessera/emulator/sample.h"
 #include "tessera/emulator/texture.h"
+#include "tessera/emulator/virtual_memory.h"
 #include "tessera/pointer_probe.h"
 
 namespace tessera::emulator {
@@ -88,6 +89,7 @@ class EmulatedDevice final : public Device, public PointerProbe {
   void share_with_host(DevicePointer pointer, std::size_t bytes);
   /// An address for memory that the host has already: both work on the same bytes, which free() leaves to the host.
   DevicePointer map_host(void* host, std::size_t bytes);
+  VirtualMemory virtual_memory();
   /// A handle for tex and tld4, or for suld and sust. The memory is looked at by fetches alone. Throws Error{usage}
   /// where the description is none: no level, a size of 0, channels of other widths than 1, 2 and 4 bytes.
   std::uint64_t create_texture(const TextureDescription& description);
