@@ -210,6 +210,36 @@ void mistakes() {
   cudaGetLastError();
 }
 
+// Rows, bytes one after the other over the ends of rows, and from array to array.
+void copies() {
+  constexpr int kWidth = 7, kHeight = 5;
+  const cudaChannelFormatDesc format{16, 0, 0, 0, cudaChannelFormatKindSigned};
+  cudaArray_t one{}, two{};
+  cudaMallocArray(&one, &format, kWidth, kHeight);
+  cudaMallocArray(&two, &format, kWidth, kHeight);
+  std::vector<short> first(kWidth * kHeight), second(kWidth * kHeight), back(kWidth * kHeight);
+  for (short& value : first) value = static_cast<short>(random_bits());
+  for (short& value : second) value = static_cast<short>(random_bits());
+  const std::size_t row = kWidth * 2, all = row * kHeight;
+  check(cudaMemcpyToArray(one, 0, 0, first.data(), all, cudaMemcpyHostToDevice) == cudaSuccess, "to an array");
+  check(cudaMemcpy2DToArray(two, 0, 0, second.data(), row, row, kHeight, cudaMemcpyHostToDevice) == cudaSuccess,
+        "rows");
+  check(cudaMemcpyFromArray(back.data(), one, 4, 1, 2 * row, cudaMemcpyDeviceToHost) == cudaSuccess, "from the middle");
+  check(std::memcmp(back.data(), first.data() + kWidth + 2, 2 * row) == 0, "over the ends of rows");
+  check(cudaMemcpyFromArray(back.data(), one, 4, 4, row, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue,
+        "behind the end");
+  check(cudaMemcpy2DArrayToArray(two, 2, 1, one, 4, 2, 8, 3) == cudaSuccess, "from array to array");
+  for (int y = 0; y < 3; ++y) std::memcpy(&second[(y + 1) * kWidth + 1], &first[(y + 2) * kWidth + 2], 8);
+  check(cudaMemcpyArrayToArray(two, 0, 4, one, 10, 0, 10) == cudaSuccess, "bytes from array to array");
+  std::memcpy(&second[4 * kWidth], &first[5], 10);
+  check(cudaMemcpy2DFromArray(back.data(), row, two, 0, 0, row, kHeight, cudaMemcpyDeviceToHost) == cudaSuccess &&
+            back == second,
+        "what arrived");
+  cudaFreeArray(one);
+  cudaFreeArray(two);
+  cudaGetLastError();
+}
+
 // What no array or texture is like.
 void wrong_descriptions() {
   cudaArray_t array{};
@@ -263,6 +293,7 @@ int main() {
       one_surface<uint2>(static_cast<Shape>(shape));
       one_surface<float4>(static_cast<Shape>(shape));
     }
+  copies();
   mistakes();
   wrong_descriptions();
   std::printf("%d failures\n", failures);

@@ -307,6 +307,50 @@ void mipmaps() {
   cudaFreeMipmappedArray(array);
 }
 
+// Four bytes of some layers read as one word; bytes of a format that is read as fractions by itself.
+void views() {
+  const Extent extent{between(2, 20), between(2, 20), 5};
+  const Image bytes = make_image(extent, cudaChannelFormatKindUnsigned, 1, 4, false);
+  Resource resource;
+  fill(resource, bytes, Shape::layered_two, cudaArrayLayered);
+  Image words = bytes;
+  words.bytes = 4;
+  words.channels = 1;
+  const cudaTextureDesc described{};
+  cudaResourceViewDesc view{};
+  view.format = cudaResViewFormatUnsignedInt1;
+  view.width = std::size_t(extent.width);
+  view.height = std::size_t(extent.height);
+  view.firstLayer = 1;
+  view.lastLayer = 3;
+  cudaTextureObject_t texture = 0;
+  check(cudaCreateTextureObject(&texture, &resource.desc, &described, &view) == cudaSuccess, "a view");
+  std::vector<At> at(50);
+  for (At& a : at) a = {float(between(0, extent.width - 1)), float(between(0, extent.height - 1)), 0, between(0, 4)};
+  std::vector<unsigned> out = fetched(at, texture, Shape::layered_two, -1, words);
+  for (std::size_t i = 0; i < at.size(); ++i)
+    check(agrees(words, out[4 * i], words.value(int(at[i].x), int(at[i].y), 1 + std::min(at[i].layer, 2), 0)), "view");
+  cudaResourceViewDesc same{};
+  check(cudaGetTextureObjectResourceViewDesc(&same, texture) == cudaSuccess && same.lastLayer == 3, "the view itself");
+  view.format = cudaResViewFormatUnsignedShort1;
+  check(cudaCreateTextureObject(&texture, &resource.desc, &described, &view) == cudaErrorInvalidValue, "other bytes");
+  view.format = cudaResViewFormatNone;
+  view.lastLayer = 5;
+  check(cudaCreateTextureObject(&texture, &resource.desc, &described, &view) == cudaErrorInvalidValue, "layers");
+  cudaGetLastError();
+
+  Image fractions = make_image({extent.width, extent.height, 1}, cudaChannelFormatKindUnsigned, 1, 2, true);
+  fractions.format.f = cudaChannelFormatKindUnsignedNormalized8X2;
+  Resource own;
+  fill(own, fractions, Shape::two, 0);
+  fractions.format.f = cudaChannelFormatKindUnsigned;
+  check(cudaCreateTextureObject(&texture, &own.desc, &described, nullptr) == cudaSuccess, "a format of fractions");
+  out = fetched(at, texture, Shape::two, -1, fractions);
+  for (std::size_t i = 0; i < at.size(); ++i)
+    for (int c = 0; c < 2; ++c)
+      check(agrees(fractions, out[4 * i + c], fractions.value(int(at[i].x), int(at[i].y), 0, c)), "fractions");
+}
+
 void driver_objects() {
   const Image image = make_image({between(1, 30), between(1, 30), 1}, cudaChannelFormatKindUnsigned, 1, 4, true);
   const CUDA_ARRAY_DESCRIPTOR wanted{std::size_t(image.extent.width), std::size_t(image.extent.height),
@@ -359,6 +403,7 @@ int main() {
     for (int shape = 0; shape < 9; ++shape) one_texture(static_cast<Shape>(shape));
   for (int round = 0; round < 3; ++round) mipmaps();
   for (int round = 0; round < 5; ++round) driver_objects();
+  for (int round = 0; round < 3; ++round) views();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }
