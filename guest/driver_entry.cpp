@@ -36,6 +36,8 @@ constexpr std::array kForms = {
     Form{"cuGraphKernelNodeSetParams", "", 0},
     Form{"cuGraphExecKernelNodeSetParams", "_v2", 12000},
     Form{"cuGraphExecKernelNodeSetParams", "", 0},
+    Form{"cuGraphAddNode", "_v2", 13000},
+    Form{"cuGraphAddNode", "", 0},
     Form{"cuGraphAddDependencies", "_v2", 13000},
     Form{"cuGraphAddDependencies", "", 0},
     Form{"cuGraphGetEdges", "_v2", 13000},

@@ -113,6 +113,7 @@ void fill_in(const std::vector<Node*>& list, CUgraphNode* nodes, std::size_t* co
 #undef cuGraphKernelNodeSetParams
 #undef cuGraphExecKernelNodeSetParams
 #undef cuGraphAddDependencies
+#undef cuGraphAddNode
 #undef cuGraphGetEdges
 #undef cuGraphNodeGetDependencies
 #undef cuGraphNodeGetDependentNodes
@@ -170,6 +171,41 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphN
 CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count,
                                CUdeviceptr pointer) {
   return answer(cudaGraphAddMemFreeNode(node, graph, after, count, pointer_of(pointer)));
+}
+CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count,
+                        CUgraphNodeParams* given) {
+  switch (given->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:  // both structures have the same fields
+      return cuGraphAddKernelNode_v2(node, graph, after, count,
+                                     reinterpret_cast<const CUDA_KERNEL_NODE_PARAMS*>(&given->kernel));
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return cuGraphAddMemcpyNode(node, graph, after, count, &given->memcpy.copyParams, nullptr);
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+      const CUDA_MEMSET_NODE_PARAMS_v2& of = given->memset;
+      const CUDA_MEMSET_NODE_PARAMS plain{of.dst, of.pitch, of.value, of.elementSize, of.width, of.height};
+      return cuGraphAddMemsetNode(node, graph, after, count, &plain, nullptr);
+    }
+    case CU_GRAPH_NODE_TYPE_HOST: {
+      const CUDA_HOST_NODE_PARAMS plain{given->host.fn, given->host.userData};
+      return cuGraphAddHostNode(node, graph, after, count, &plain);
+    }
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return cuGraphAddChildGraphNode(node, graph, after, count, given->graph.graph);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return cuGraphAddEmptyNode(node, graph, after, count);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return cuGraphAddEventRecordNode(node, graph, after, count, given->eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return cuGraphAddEventWaitNode(node, graph, after, count, given->eventWait.event);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return cuGraphAddMemFreeNode(node, graph, after, count, given->free.dptr);
+    default:
+      return answer(missing("cuGraphAddNode of this type"));
+  }
+}
+CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData*,
+                           std::size_t count, CUgraphNodeParams* given) {
+  return cuGraphAddNode(node, graph, after, count, given);
 }
 CUresult cuGraphAddDependencies(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count) {
   return drive(__func__, [&] {

@@ -124,7 +124,40 @@ void graphs(CUmodule module) {
   cuGraphNodeSetEnabled(exec, nodes[1], 1);
   cuGraphLaunch(exec, stream);
   check(host == (5 * 11 + 3) * 11 + 3 && calls == 3, "updated");
-  check(cuGraphExecDestroy(exec) == CUDA_SUCCESS && cuGraphDestroy(graph) == CUDA_SUCCESS, "destroy");
+  check(cuGraphExecDestroy(exec) == CUDA_SUCCESS, "destroy");
+
+  // The graph as a node of another one, behind a fill and before a kernel, by the function that takes every kind.
+  CUgraph outer{};
+  CUgraphNode kinds[3] = {};
+  cuGraphCreate(&outer, 0);
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  params.memset.dst = value;
+  params.memset.value = 0x77;
+  params.memset.elementSize = 1;
+  params.memset.width = 4;
+  params.memset.height = 1;
+  check(cuGraphAddNode(&kinds[0], outer, nullptr, nullptr, 0, &params) == CUDA_SUCCESS, "a fill by cuGraphAddNode");
+  params = {};
+  params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  params.graph.graph = graph;
+  check(cuGraphAddNode(&kinds[1], outer, &kinds[0], nullptr, 1, &params) == CUDA_SUCCESS, "a child by cuGraphAddNode");
+  params = {};
+  params.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  params.kernel.func = step;
+  params.kernel.gridDimX = params.kernel.gridDimY = params.kernel.gridDimZ = 1;
+  params.kernel.blockDimX = params.kernel.blockDimY = params.kernel.blockDimZ = 1;
+  params.kernel.kernelParams = arguments;
+  check(cuGraphAddNode(&kinds[2], outer, &kinds[1], nullptr, 1, &params) == CUDA_SUCCESS, "a kernel by cuGraphAddNode");
+  params = {};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  check(cuGraphAddNode(&none, outer, nullptr, nullptr, 0, &params) == CUDA_ERROR_NOT_SUPPORTED, "a conditional node");
+  check(cuGraphInstantiate(&exec, outer, 0) == CUDA_SUCCESS && cuGraphLaunch(exec, stream) == CUDA_SUCCESS, "launch");
+  unsigned after_child = 0;
+  cuMemcpyDtoH(&after_child, value, 4);
+  check(host == (5 * 11 + 3) * 11 + 3 && calls == 4 && after_child == host * 11 + 3, "a graph in a graph");
+  cuGraphExecDestroy(exec);
+  check(cuGraphDestroy(outer) == CUDA_SUCCESS && cuGraphDestroy(graph) == CUDA_SUCCESS, "destroy");
 
   CUevent forked{}, joined{};
   cuEventCreate(&forked, CU_EVENT_DEFAULT);
