@@ -1,6 +1,7 @@
 #include "cli/program_run.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,12 +77,14 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
 }
 
 /// In the child: does not return. `shows`: its output is the user's; with --json stdout is for the result alone.
-[[noreturn]] void become(const std::vector<std::string>& program, const Variables& variables, bool shows,
+[[noreturn]] void become(pid_t parent, const std::vector<std::string>& program, const Variables& variables, bool shows,
                          bool is_json) {
   for (const int signal : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // interrupted or killed, the command takes the program along
+  if (getppid() != parent) _exit(kNotFound);
   if (!shows) {
     const int nowhere = open("/dev/null", O_WRONLY);
     dup2(nowhere, STDOUT_FILENO);
@@ -165,9 +168,9 @@ ProgramReport run_program(const Call& call, const std::vector<std::string>& prog
     const ReportFile file;
     const Variables variables = variables_of(call, flags, emulation, schedule, file.path(), schedules.size() > 1);
     call.flush();
-    const pid_t child = fork();
+    const pid_t self = getpid(), child = fork();
     if (child < 0) throw Error(ErrorKind::io, fmt::format("fork: {}", std::strerror(errno)));
-    if (child == 0) become(program, variables, is_first, call.is_json());
+    if (child == 0) become(self, program, variables, is_first, call.is_json());
     const Ended ended = wait_for(child);
     const int code = ended.code;
     if (code == kNotFound && is_first && read_text(file.path()).empty())
