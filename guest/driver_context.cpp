@@ -7,6 +7,7 @@
 
 #include "guest/device_facts.h"
 #include "guest/driver.h"
+#include "guest/libraries.h"
 #include "guest/work.h"
 
 using namespace tessera::guest;
@@ -37,6 +38,7 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
 }
 CUresult cuGetProcAddress_v2(const char* name, void** function, int version, cuuint64_t,
                              CUdriverProcAddressQueryResult* result) {
+  tell_library(__builtin_return_address(0));
   *function = driver_function(name, version);
   if (result != nullptr)
     *result = *function == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
@@ -44,6 +46,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, cuu
 }
 #undef cuGetProcAddress
 CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint64_t flags) {
+  tell_library(__builtin_return_address(0));
   return cuGetProcAddress_v2(name, function, version, flags, nullptr);
 }
 

@@ -1,5 +1,6 @@
 #include "guest/libraries.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
 
@@ -15,28 +16,34 @@ constexpr std::string_view kNames[] = {"libcublas",   "libcudnn",    "libcufft",
                                        "libcusparse", "libcutensor", "libnccl",  "libnpp",        "libnvjpeg",
                                        "libnvshmem",  "libnvinfer",  "libcudss", "libcustatevec", "libcuvs"};
 
-}  // namespace
-
-std::vector<std::string> libraries_of_machine_code() {
-  std::vector<std::string> found;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* data) {
-        std::string_view name = info->dlpi_name;
-        name.remove_prefix(name.rfind('/') + 1);  // npos + 1: 0
-        const bool is_one = std::any_of(std::begin(kNames), std::end(kNames),
-                                        [&](std::string_view known) { return name.starts_with(known); });
-        if (is_one) static_cast<std::vector<std::string>*>(data)->emplace_back(name);
-        return 0;
-      },
-      &found);
-  std::sort(found.begin(), found.end());
-  return found;
+// The file's name of a path, where it is one of them; empty: it is none.
+std::string_view known(std::string_view path) {
+  path.remove_prefix(path.rfind('/') + 1);  // npos + 1: 0
+  const bool is_one =
+      std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view name) { return path.starts_with(name); });
+  return is_one ? path : std::string_view();
 }
 
-void tell_libraries_of_machine_code() {
-  for (const std::string& name : libraries_of_machine_code())
-    Session::instance().add_problem(
-        fmt::format("{}: its device code is machine code only, which is not emulated: what it launches fails", name));
+void tell(std::string_view name) {
+  if (name.empty()) return;
+  Session::instance().add_problem(
+      fmt::format("{}: its device code is machine code only, which is not emulated: what it launches fails", name));
+}
+
+}  // namespace
+
+void tell_library(const void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) != 0 && info.dli_fname != nullptr) tell(known(info.dli_fname));
+}
+
+void tell_loaded_libraries() {
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void*) {
+        tell(known(info->dlpi_name));
+        return 0;
+      },
+      nullptr);
 }
 
 }  // namespace tessera::guest

@@ -1,15 +1,13 @@
 // Libraries of NVIDIA's whose device code is machine code: what the emulator cannot run.
 #pragma once
 
-#include <string>
-#include <vector>
-
 namespace tessera::guest {
 
-/// File names ("libcublas.so.13") of those that the process has loaded, sorted.
-std::vector<std::string> libraries_of_machine_code();
+/// Says once of the library that has the address, where it is one of them, that what it launches fails. For functions
+/// that such a library's own runtime begins with; a program may have loaded it and never call it.
+void tell_library(const void* address);
 
-/// Says of each once that its kernels cannot run here.
-void tell_libraries_of_machine_code();
+/// The same of all that the process has loaded: for a process that ends badly.
+void tell_loaded_libraries();
 
 }  // namespace tessera::guest

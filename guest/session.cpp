@@ -144,7 +144,7 @@ std::string Session::last_report() const {
 
 void Session::at_exit(int status, void* session) {
   Session& self = *static_cast<Session*>(session);
-  tell_libraries_of_machine_code();  // those that were loaded later
+  if (status != 0) tell_loaded_libraries();
   OrderedJson json{{"kind", "process"},
                    {"gpu", self.gpu_->name},
                    {"arch", self.arch_},

@@ -21,7 +21,6 @@
 #include <span>
 #include <string_view>
 
-#include "guest/libraries.h"
 #include "guest/session.h"
 
 namespace tessera::guest {
@@ -132,7 +131,6 @@ Findings take_over(const MappedFile& file, void* ours) {
 }
 
 __attribute__((constructor)) void begin() {
-  if (!libraries_of_machine_code().empty()) tell_libraries_of_machine_code();
   Dl_info self{};
   if (dladdr(reinterpret_cast<const void*>(&missing), &self) == 0) return;
   void* const ours = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
