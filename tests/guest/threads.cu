@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <vector>
 
-#define REQUIRE(call)                                                         \
-  do {                                                                        \
-    if (const cudaError_t error = (call); error != cudaSuccess) {             \
-      std::printf("%s: %s\n", #call, cudaGetErrorName(error)), std::exit(3);  \
-    }                                                                         \
+#define REQUIRE(call)                                                        \
+  do {                                                                       \
+    if (const cudaError_t error = (call); error != cudaSuccess) {            \
+      std::printf("%s: %s\n", #call, cudaGetErrorName(error)), std::exit(3); \
+    }                                                                        \
   } while (0)
 
 constexpr int kCtas = 600, kThreads = 128, kBins = 64;
