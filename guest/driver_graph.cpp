@@ -14,43 +14,14 @@ using namespace tessera::guest;
 namespace {
 
 CUresult answer(cudaError_t error) { return static_cast<CUresult>(error); }
-Node* node_of(CUgraphNode node) { return reinterpret_cast<Node*>(node); }
-std::vector<Node*> nodes_of(const CUgraphNode* nodes, std::size_t count) {
-  std::vector<Node*> list;
-  for (std::size_t i = 0; i < count; ++i) list.push_back(node_of(nodes[i]));
-  return list;
-}
-
 template <class Make>
 CUresult add(const char* function, CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count,
              Make make) {
-  return drive(function, [&]() -> cudaError_t {
-    const std::shared_ptr<Graph> of = find_graph(graph);
-    if (!of || node == nullptr) return cudaErrorInvalidValue;
-    Work work;
-    if (const cudaError_t error = make(work); error != cudaSuccess) return error;
-    *node = reinterpret_cast<CUgraphNode>(of->add(std::move(work), nodes_of(after, count)));
-    return cudaSuccess;
-  });
+  return drive(function, [&] { return add_node(node, graph, after, count, make); });
 }
-
-/// Gives a node, or its like in an exec, other work of the same kind.
 template <class Make>
 CUresult change(const char* function, CUgraphExec exec, CUgraphNode node, Make make) {
-  return drive(function, [&]() -> cudaError_t {
-    Node* to = node_of(node);
-    if (exec != nullptr) {
-      const auto& own = reinterpret_cast<GraphExec*>(exec)->of;
-      const auto found = own.find(to);
-      if (found == own.end()) return cudaErrorInvalidValue;
-      to = found->second;
-    }
-    Work work;
-    if (const cudaError_t error = make(work); error != cudaSuccess) return error;
-    if (work.index() != to->work.index()) return cudaErrorInvalidValue;
-    to->work = std::move(work);
-    return cudaSuccess;
-  });
+  return drive(function, [&] { return change_node(exec, node, make); });
 }
 
 // Both forms of the structure begin alike; the newer one may name a CUkernel instead.

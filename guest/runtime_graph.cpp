@@ -14,43 +14,16 @@ using namespace tessera::guest;
 
 namespace {
 
-Node* node_of(cudaGraphNode_t node) { return reinterpret_cast<Node*>(node); }
 GraphExec* exec_of(cudaGraphExec_t exec) { return reinterpret_cast<GraphExec*>(exec); }
-std::vector<Node*> nodes_of(const cudaGraphNode_t* nodes, std::size_t count) {
-  std::vector<Node*> list;
-  for (std::size_t i = 0; i < count; ++i) list.push_back(node_of(nodes[i]));
-  return list;
-}
 
 template <class Make>
 cudaError_t add(const char* function, cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
                 std::size_t count, Make make) {
-  return called(function, [&]() -> cudaError_t {
-    const std::shared_ptr<Graph> of = find_graph(graph);
-    if (!of) return cudaErrorInvalidValue;
-    Work work;
-    if (const cudaError_t error = make(work); error != cudaSuccess) return error;
-    *node = reinterpret_cast<cudaGraphNode_t>(of->add(std::move(work), nodes_of(after, count)));
-    return cudaSuccess;
-  });
+  return called(function, [&] { return add_node(node, graph, after, count, make); });
 }
-
-/// Gives a node, or its like in an exec, other work of the same kind.
 template <class Make>
 cudaError_t change(const char* function, cudaGraphExec_t exec, cudaGraphNode_t node, Make make) {
-  return called(function, [&]() -> cudaError_t {
-    Node* to = node_of(node);
-    if (exec != nullptr) {
-      const auto own = exec_of(exec)->of.find(to);
-      if (own == exec_of(exec)->of.end()) return cudaErrorInvalidValue;
-      to = own->second;
-    }
-    Work work;
-    if (const cudaError_t error = make(work); error != cudaSuccess) return error;
-    if (work.index() != to->work.index()) return cudaErrorInvalidValue;
-    to->work = std::move(work);
-    return cudaSuccess;
-  });
+  return called(function, [&] { return change_node(exec, node, make); });
 }
 
 auto launch_of(const cudaKernelNodeParams& given) {
