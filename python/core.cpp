@@ -12,11 +12,14 @@
 #include <tessera.h>
 
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "exchange.h"
+#include "launch_values.h"
+#include "prepared.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -285,59 +288,62 @@ void Kernel::prepare(const Device* device) const {
 /// The values of a kernel's launches, by index.
 class Arguments {
  public:
-  explicit Arguments(const Kernel& kernel)
-      : kernel_(kernel.get()),
-        sizes_(tessera_kernel_count(kernel_, TESSERA_SIZE), TESSERA_USE_DEFAULT),
-        scalars_(tessera_kernel_count(kernel_, TESSERA_SCALAR), std::numeric_limits<double>::quiet_NaN()),
-        buffers_(tessera_kernel_count(kernel_, TESSERA_BUFFER), 0) {}
+  explicit Arguments(const Kernel& kernel) : values_(kernel.get()) {}
 
+  const LaunchValues& values() const { return values_; }
   Arguments copy() const { return *this; }
-  void set_size(std::size_t index, std::int64_t value) { sizes_.at(index) = value; }
-  void set_scalar(std::size_t index, double value) { scalars_.at(index) = value; }
-  void set_buffer(std::size_t index, std::uint64_t address) { buffers_.at(index) = address; }
+  void set_size(std::size_t index, std::int64_t value) { values_.sizes.at(index) = value; }
+  void set_scalar(std::size_t index, double value) { values_.scalars.at(index) = value; }
+  void set_buffer(std::size_t index, std::uint64_t address) { values_.buffers.at(index) = address; }
   void set_workspace(std::uint64_t address, std::int64_t bytes) {
-    workspace_ = address;
-    workspace_bytes_ = bytes;
+    values_.workspace = address;
+    values_.workspace_bytes = bytes;
   }
   std::int64_t workspace_bytes(const Device* device) const {
     std::int64_t bytes = 0;
-    const tessera_arguments arguments = get();
+    const tessera_arguments arguments = values_.get();
     check_unlocked([&] {
-      return tessera_kernel_workspace_bytes(kernel_, device == nullptr ? nullptr : device->get(), &arguments, &bytes);
+      return tessera_kernel_workspace_bytes(values_.kernel, device == nullptr ? nullptr : device->get(), &arguments,
+                                            &bytes);
     });
     return bytes;
   }
   void launch(const Device* device, std::uintptr_t stream) const {
-    const tessera_arguments arguments = get();
+    const tessera_arguments arguments = values_.get();
     auto* const cu_stream = reinterpret_cast<void*>(stream);  // NOLINT
     if (device == nullptr)
-      check(tessera_kernel_launch(kernel_, nullptr, cu_stream, &arguments));
+      check(tessera_kernel_launch(values_.kernel, nullptr, cu_stream, &arguments));
     else
-      check_unlocked([&] { return tessera_kernel_launch(kernel_, device->get(), cu_stream, &arguments); });
+      check_unlocked([&] { return tessera_kernel_launch(values_.kernel, device->get(), cu_stream, &arguments); });
   }
 
  private:
-  tessera_arguments get() const {
-    tessera_arguments arguments{};
-    arguments.struct_size = sizeof arguments;
-    arguments.sizes = sizes_.data();
-    arguments.num_sizes = sizes_.size();
-    arguments.scalars = scalars_.data();
-    arguments.num_scalars = scalars_.size();
-    arguments.buffers = buffers_.data();
-    arguments.num_buffers = buffers_.size();
-    arguments.workspace = workspace_;
-    arguments.workspace_bytes = workspace_bytes_;
-    return arguments;
-  }
-
-  tessera_kernel* kernel_;
-  std::vector<std::int64_t> sizes_;
-  std::vector<double> scalars_;
-  std::vector<std::uint64_t> buffers_;
-  std::uint64_t workspace_ = 0;
-  std::int64_t workspace_bytes_ = 0;
+  LaunchValues values_;
 };
+
+/// slots: (index of the buffer, DLPack's type code and bits, shape, strides in elements) of each.
+void make_prepared(Prepared* at, const Arguments& arguments, int ordinal, const nb::list& slots, bool with_workspace) {
+  std::vector<Prepared::Slot> all;
+  for (const nb::handle slot : slots)
+    all.push_back({nb::cast<std::size_t>(slot[0]), nb::cast<std::uint8_t>(slot[1]), nb::cast<std::uint8_t>(slot[2]),
+                   nb::cast<std::vector<std::int64_t>>(slot[3]), nb::cast<std::vector<std::int64_t>>(slot[4])});
+  new (at) Prepared(arguments.values(), ordinal, std::move(all), with_workspace);
+}
+
+/// False where nothing was launched, because the tensors are not those that were bound or their device is not current.
+bool launch_prepared(Prepared& prepared, const nb::tuple& tensors, std::optional<std::uintptr_t> stream) {
+  tessera_status status = TESSERA_OK;
+  if (prepared.launch(tensors, stream, status) == Prepared::Outcome::not_served) return false;
+  check(status);
+  return true;
+}
+
+std::optional<nb::bytes> signature(const nb::tuple& positional, const nb::dict& named) {
+  const std::optional<std::string> key =
+      exchange::signature(nb::borrow<nb::args>(positional), nb::borrow<nb::kwargs>(named));
+  if (!key) return std::nullopt;
+  return nb::bytes(key->data(), key->size());
+}
 
 /// (address, shape, strides in elements, DLPack's type code and bits, device type, device ordinal) of anything that has
 /// __dlpack__, and what keeps it alive.
@@ -369,6 +375,7 @@ NB_MODULE(_core, m) {
   m.def("set_error_types", [](const nb::dict& types) { error_types().update(types); });
   m.def("plan", plan, "op"_a, "fields"_a);
   m.def("describe", describe, "array"_a);
+  m.def("signature", signature, "positional"_a, "named"_a);
   nb::class_<Jit>(m, "Jit")
       .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, std::int64_t,
                     const std::optional<std::string>&, const std::optional<std::string>&, std::int64_t, std::int32_t,
@@ -412,4 +419,7 @@ NB_MODULE(_core, m) {
       .def("set_workspace", &Arguments::set_workspace, "address"_a, "bytes"_a)
       .def("workspace_bytes", &Arguments::workspace_bytes, "device"_a.none())
       .def("launch", &Arguments::launch, "device"_a.none(), "stream"_a);
+  nb::class_<Prepared>(m, "Prepared")
+      .def("__init__", make_prepared, nb::keep_alive<1, 2>(), "arguments"_a, "ordinal"_a, "slots"_a, "with_workspace"_a)
+      .def("launch", launch_prepared, "tensors"_a, "stream"_a.none());
 }

@@ -36,6 +36,7 @@ _NAMES = {ours: theirs for theirs, ours in DTYPES.items() if theirs != "bool"}
 _BYTES = {"f64": 8, "u64": 8, "s64": 8, "f32": 4, "u32": 4, "s32": 4, "bf16": 2, "f16": 2, "u16": 2}
 _DLPACK = {(0, 8): "s8", (0, 32): "s32", (0, 64): "s64", (1, 8): "u8", (1, 16): "u16", (1, 32): "u32", (1, 64): "u64"}
 _DLPACK |= {(2, 16): "f16", (2, 32): "f32", (2, 64): "f64", (4, 16): "bf16", (10, 8): "e4m3", (12, 8): "e5m2"}
+_CODES = {name: code for code, name in _DLPACK.items()}
 _TYPESTRS = {"f2": "f16", "f4": "f32", "f8": "f64", "u1": "u8", "u2": "u16", "u4": "u32", "i1": "s8", "i4": "s32"}
 _TYPESTRS |= {"u8": "u64", "i8": "s64", "b1": "u8"}
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
@@ -46,6 +47,16 @@ _torch_dtypes: dict[Any, str] = {}
 def bytes_of(dtype: str) -> int:
     """Bytes of an element."""
     return _BYTES.get(dtype, 1)
+
+
+def name_of(dtype: str) -> str:
+    """As PyTorch, CuPy and ml_dtypes name it."""
+    return _NAMES[dtype]
+
+
+def dlpack_code(dtype: str) -> tuple[int, int] | None:
+    """DLPack's type code and bits."""
+    return _CODES.get(dtype)
 
 
 class View:

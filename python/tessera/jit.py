@@ -94,6 +94,7 @@ class Jit:
             on_event=on_event,
         )
         self._kernels: dict[Any, Any] = {}  # of tessera.Kernel, by operator and fields
+        self._calls: dict[Any, Any] = {}  # of functions over tensors: tessera/remembered.py
         self._emulators: dict[str, Any] = {}  # those of device="emulator", by target
         self._lock = threading.Lock()
 

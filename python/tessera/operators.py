@@ -13,6 +13,7 @@ from .emulator import Emulator
 from .errors import UsageError
 from .jit import Jit, default_jit
 from .kernel import Kernel
+from .remembered import remembers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def _power_of_two(value: int) -> int:
     return 1 << max(value - 1, 0).bit_length()
 
 
+@remembers
 def fmha(
     q: Any,
     k: Any,
@@ -319,6 +321,7 @@ def fmha_nvfp4(
     return (outputs["o"], outputs["lse"]) if return_lse else outputs["o"]
 
 
+@remembers
 def gemm(
     a: Any,
     b: Any,
@@ -392,6 +395,7 @@ def gemm(
     )["d"]
 
 
+@remembers
 def quantize(
     x: Any,
     format: str = "nvfp4",
@@ -426,6 +430,7 @@ def quantize(
     return outputs["values"], outputs["scales"]
 
 
+@remembers
 def dequantize(
     values: Any,
     scales: Any,
@@ -478,6 +483,7 @@ def _chain_columns(chain: str, width: int, x2_width: int) -> int:
     return width // 4 if source == "mhc_pre" else width
 
 
+@remembers
 def rows(
     x: Any,
     chain: str,
@@ -512,6 +518,7 @@ def rows(
     return dict(kernel(device=device, stream=stream, x=of_x, **arguments))
 
 
+@remembers
 def moe_route(
     logits: Any,
     *,

@@ -201,6 +201,8 @@ extern "C" {
 
 Result cuDriverGetVersion(int* version) { return *version = 13000, kOk; }
 
+Result cuCtxGetDevice(int* device) { return *device = 0, kOk; }
+
 Result cuGetProcAddress_v2(const char* name, void** function, int, std::uint64_t, int*) {
   const auto found = functions().find(name);
   if (found == functions().end()) return kNotFound;

@@ -1,0 +1,214 @@
+"""Launches of tensors that come by DLPack's table of functions, on a stand-in for such a library and for the driver (tests/fake_cuda)."""
+
+import ctypes
+import time
+
+import pytest
+import tessera
+
+try:
+    _driver = ctypes.CDLL("libcuda.so.1")
+    _driver.fake_cuda_record.restype = ctypes.c_char_p
+except (OSError, AttributeError):
+    pytest.skip("the driver's stand-in is not what is loaded", allow_module_level=True)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class Tensor:
+    """fp16 (or what code and bits say) at an address of a GPU."""
+
+    asked = 0
+
+    def __init__(self, address, shape, strides=None, code=2, bits=16, device=0):
+        dense, step = [], 1
+        for extent in reversed(shape):
+            dense.insert(0, step)
+            step *= extent
+        self.address, self.shape, self.strides, self.device = address, shape, strides or tuple(dense), device
+        self.code, self.bits = code, bits
+        self.c_shape = (ctypes.c_int64 * len(shape))(*shape)
+        self.c_strides = (ctypes.c_int64 * len(shape))(*self.strides)
+
+    @property
+    def __cuda_array_interface__(self):
+        Tensor.asked += 1
+        size = self.bits // 8
+        return {
+            "version": 3,
+            "data": (self.address, False),
+            "shape": self.shape,
+            "typestr": {2: "<f", 1: "<u"}[self.code] + str(size),
+            "strides": tuple(stride * size for stride in self.strides),
+        }
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_DLTensor))
+def _read(tensor, out):
+    at = out.contents
+    at.data, at.device_type, at.device_id, at.ndim = tensor.address, 2, tensor.device, len(tensor.shape)
+    at.code, at.bits, at.lanes, at.byte_offset = tensor.code, tensor.bits, 1, 0
+    at.shape, at.strides = tensor.c_shape, tensor.c_strides
+    return 0
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+def _stream(device_type, device, out):
+    out[0] = 0x7770
+    return 0
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32)] + [
+        (name, ctypes.c_void_p) for name in ("previous", "allocator", "managed", "object", "read", "stream")
+    ]
+
+
+_table = _Table(1, 3, read=ctypes.cast(_read, ctypes.c_void_p), stream=ctypes.cast(_stream, ctypes.c_void_p))
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.restype, _capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+_name = ctypes.create_string_buffer(b"dlpack_exchange_api")  # a capsule keeps no copy of its name
+Tensor.__dlpack_c_exchange_api__ = _capsule(ctypes.addressof(_table), ctypes.addressof(_name), None)
+
+
+class Traced(Tensor):
+    """A type derived from one with a table, whose tensors have no memory: as those of a graph that is traced."""
+
+
+def record():
+    return _driver.fake_cuda_record().decode().splitlines()
+
+
+def tensors(*addresses, seqlen_q=40, seqlen_k=50, of=Tensor):
+    q, k, v, o = addresses
+    return (
+        of(q, (2, seqlen_q, 4, 64)),
+        of(k, (2, seqlen_k, 2, 64)),
+        of(v, (2, seqlen_k, 2, 64)),
+        of(o, (2, seqlen_q, 4, 64)),
+    )
+
+
+def bound():
+    q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000)
+    kernel = tessera.Kernel("fmha", head_dim=64, mask="causal", dtype="f16")
+    return kernel.bind(q=q, k=k, v=v, o=o)
+
+
+def maps(lines):
+    return {line.split()[1] for line in lines if line.startswith("map")}
+
+
+def test_tensors_by_position_reach_the_driver_without_being_asked_in_python():
+    step = bound().taking("q", "k", "v", "o")
+    others = tensors(0x50000, 0x60000, 0x70000, 0x80000)
+    record()
+    before = Tensor.asked
+    step(*others)
+    lines = record()
+    assert Tensor.asked == before
+    assert maps(lines) == {"0x50000", "0x60000", "0x70000", "0x80000"} and lines[-1].endswith("stream 0x7770")
+    step(*others, stream=0x1230)
+    assert record()[-1].endswith("stream 0x1230")
+
+
+@pytest.mark.parametrize(
+    "at, wrong, message",
+    [
+        (1, Tensor(0x60000, (2, 51, 2, 64)), "k: f16 .2, 51, 2, 64. .*bind it anew"),
+        (1, Tensor(0x60000, (2, 50, 2, 64), (100 * 128, 2 * 128, 64, 1)), "k: .* bind it anew"),
+        (3, Tensor(0x60000, (2, 40, 4, 64), code=1), "o: u16 .* bind it anew"),
+        (0, 7, "q is a int: must be a tensor"),
+    ],
+)
+def test_what_was_not_bound_so_is_refused(at, wrong, message):
+    step = bound().taking("q", "k", "v", "o")
+    given = list(tensors(0x50000, 0x60000, 0x70000, 0x80000))
+    given[at] = wrong
+    record()
+    with pytest.raises(tessera.UsageError, match=message):
+        step(*given)
+    with pytest.raises(tessera.UsageError, match="3 tensors given, 4 expected: q, k, v, o"):
+        step(*given[:3])
+    assert record() == []
+
+
+def test_strides_of_single_rows_are_not_looked_at():
+    q, o = (Tensor(address, (1, 1, 4, 64)) for address in (0x10000, 0x40000))
+    k, v = (Tensor(address, (1, 50, 2, 64)) for address in (0x20000, 0x30000))
+    step = tessera.Kernel("fmha", head_dim=64, dtype="f16").bind(q=q, k=k, v=v, o=o).taking("q", "k", "v", "o")
+    before = Tensor.asked
+    step(Tensor(0x50000, (1, 1, 4, 64), (8192, 4096, 64, 1)), k, v, o)
+    assert Tensor.asked == before
+
+
+def test_functions_remember_calls_of_the_same_shapes():
+    q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000)
+    assert tessera.fmha(q, k, v, causal=True, out=o) is o
+    others = tensors(0x50000, 0x60000, 0x70000, 0x80000)
+    record()
+    before = Tensor.asked
+    assert tessera.fmha(*others[:3], causal=True, out=others[3]) is others[3]
+    assert Tensor.asked == before
+    lines = record()
+    assert maps(lines) == {"0x50000", "0x60000", "0x70000", "0x80000"} and "causal" in lines[-1]
+    # Other values, shapes and types are other calls.
+    tessera.fmha(*others[:3], out=others[3])
+    assert Tensor.asked > before and "full" in record()[-1]
+    longer = tensors(0x50000, 0x60000, 0x70000, 0x80000, seqlen_k=60)
+    before = Tensor.asked
+    tessera.fmha(*longer[:3], causal=True, out=longer[3])
+    assert Tensor.asked > before
+    with pytest.raises(tessera.UsageError, match="outputs cannot be made"):
+        tessera.fmha(*others[:3], causal=True)
+    # A second Jit has calls of its own.
+    kept = tessera.default_jit()
+    tessera.set_default_jit(tessera.Jit())
+    before = Tensor.asked
+    tessera.fmha(*others[:3], causal=True, out=others[3])
+    tessera.set_default_jit(kept)
+    assert Tensor.asked > before
+
+
+def test_tensors_of_derived_types_are_not_read_by_the_table():
+    q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000, of=Traced)
+    before = Tensor.asked
+    for _ in range(2):
+        tessera.fmha(q, k, v, causal=True, out=o)
+    assert Tensor.asked >= before + 6
+
+
+def test_what_a_call_costs(capsys):
+    """Printed, not judged: time of the host with a driver that does nothing; reading a tensor is Python's here, some 2 us."""
+    launch = bound()
+    q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000)
+    step = launch.taking("q", "k", "v", "o")
+    ways = {
+        "Launch.launch(stream)": lambda: launch.launch(0x1230),
+        "taking(q, k, v, o)": lambda: step(q, k, v, o),
+        "fmha": lambda: tessera.fmha(q, k, v, causal=True, out=o),
+        "reading four tensors": lambda: [_read(tensor, ctypes.pointer(_DLTensor())) for tensor in (q, k, v, o)],
+    }
+    for name, call in ways.items():
+        best = float("inf")
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(100):
+                call()
+            best = min(best, (time.perf_counter() - start) / 100)
+        record()
+        with capsys.disabled():
+            print(f"\n{name}: {best * 1e6:.2f} us", end="")
