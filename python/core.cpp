@@ -20,6 +20,7 @@
 #include "exchange.h"
 #include "launch_values.h"
 #include "prepared.h"
+#include "xla.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -338,6 +339,12 @@ bool launch_prepared(Prepared& prepared, const nb::tuple& tensors, std::optional
   return true;
 }
 
+/// text: the call; operands, results: indices of buffers, in XLA's order.
+void remember_for_xla(const std::string& text, const Arguments& arguments, std::vector<std::size_t> operands,
+                      std::vector<std::size_t> results, bool with_workspace) {
+  xla::remember(text, {arguments.values(), std::move(operands), std::move(results), with_workspace});
+}
+
 std::optional<nb::bytes> signature(const nb::tuple& positional, const nb::dict& named) {
   const std::optional<std::string> key =
       exchange::signature(nb::borrow<nb::args>(positional), nb::borrow<nb::kwargs>(named));
@@ -375,6 +382,9 @@ NB_MODULE(_core, m) {
   m.def("set_error_types", [](const nb::dict& types) { error_types().update(types); });
   m.def("plan", plan, "op"_a, "fields"_a);
   m.def("describe", describe, "array"_a);
+  m.def("xla_remember", remember_for_xla, "text"_a, "arguments"_a, "operands"_a, "results"_a, "with_workspace"_a);
+  m.def("xla_set_functions", xla::set_functions, "restore"_a, "emulate"_a);
+  m.def("xla_handler", xla::handler, "platform"_a);
   m.def("signature", signature, "positional"_a, "named"_a);
   nb::class_<Jit>(m, "Jit")
       .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, std::int64_t,

@@ -150,11 +150,27 @@ def _cuda_interface_view(name: str, array: Any, library: str) -> View:
     return View(interface["data"][0], shape, strides, dtype, ordinal, library, array)
 
 
+def _jax_view(name: str, array: Any) -> View:
+    """Of an array or of what stands for one while a function is traced: without an address."""
+    dtype = DTYPES.get(array.dtype.name)
+    if dtype is None:
+        _refuse_dtype(name, array.dtype)
+    shape = tuple(array.shape)
+    return View(0, shape, dense_strides(shape), dtype, 0, "jax", array)
+
+
+def is_of_jax(value: Any) -> bool:
+    """An array of JAX, traced or not, or a View of one."""
+    return value.library == "jax" if type(value) is View else isinstance(value, sys.modules["jax"].Array)
+
+
 def view(name: str, tensor: Any) -> View:
     """name: of the tensor, for messages. Raises UsageError for what is no tensor. A View is returned as it is."""
     if type(tensor) is View:
         return tensor
     library = type(tensor).__module__.partition(".")[0]
+    if library in ("jax", "jaxlib") and isinstance(tensor, sys.modules["jax"].Array):
+        return _jax_view(name, tensor)
     if library == "torch" or hasattr(tensor, "data_ptr"):
         return _torch_view(name, tensor)
     if library == "numpy" and hasattr(tensor, "__array_interface__"):
@@ -183,6 +199,8 @@ def empty_like(like: View, shape: tuple[int, ...], dtype: str) -> Any:
         return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=like.source.device)
     if like.library == "cupy":
         return sys.modules["cupy"].empty(shape, dtype=_NAMES[dtype])
+    if like.library == "jax":  # made by XLA
+        return View(0, shape, dense_strides(shape), dtype, like.ordinal, "jax", None)
     if like.ordinal is not None:
         raise UsageError(f"outputs cannot be made in arrays of {like.library}: give them (out=...)")
     import numpy
@@ -218,6 +236,11 @@ def target_of(of: View) -> str | None:
     elif of.library == "cupy":
         text = sys.modules["cupy"].cuda.Device(of.ordinal).compute_capability
         major, minor = int(text[:-1]), int(text[-1])
+    elif of.library == "jax":
+        gpus = [device for device in sys.modules["jax"].devices() if device.platform == "gpu"]
+        if not gpus:
+            return None
+        major, minor = gpus[0].compute_capability.split(".")
     else:
         return None
     return f"sm_{major}{minor}a"

@@ -67,6 +67,7 @@ class Kernel:
     def __init__(self, op: str, *, jit: Jit | None = None, **fields: Any) -> None:
         self.jit = jit or default_jit()
         self.op = op
+        self.fields = fields
         self._core = _core.Kernel(self.jit._core, op, fields_of(fields))
         self.name: str = self._core.name
         """Of the kernel's entry, as profilers show it."""
@@ -105,6 +106,10 @@ class Kernel:
     ) -> dict[str, Any]:
         """`bind` and `launch` in one; the outputs by name. Tensors must live until the stream has come by."""
         emulator = self._device(device)
+        if "jax" in sys.modules and any(arrays.is_of_jax(value) for value in arguments.values()):
+            from . import jax
+
+            return jax.call(self, emulator, stream, workspace, arguments)
         if emulator is not None:
             launch = Launch(self, emulator, workspace, arguments)
         else:
@@ -184,6 +189,7 @@ class Launch:
         self._views: dict[str, arrays.View] = {}
         self._memory: dict[str, Memory] = {}
         self._squeezed = False
+        self._kept: frozenset[str] = frozenset()  # outputs that the emulator does not poison: what is not written counts
         self._workspace: arrays.View | Memory | None = None
         self._made: list[Any] = []  # outputs and workspace that nobody gave
         self._made_as: list[tuple[str, tuple[int, ...], str]] = []  # name, shape and type of the outputs among them
@@ -426,7 +432,7 @@ class Launch:
         with emulator._lock:
             for name, copy in copies.items():
                 memory = self._memory[name]
-                if self.kernel._buffers[name].role == "output":
+                if self.kernel._buffers[name].role == "output" and name not in self._kept:
                     emulator._core.poison(memory.address, 0xFF, memory.nbytes)
                 else:
                     emulator._core.upload(memory.address, copy.address, memory.nbytes)
