@@ -12,6 +12,7 @@ disk. Importing needs neither a GPU nor PyTorch nor NumPy. docs/python.md says m
 """
 
 from . import _core
+from .command import Picture, Timeline, layout, timeline
 from .emulator import Emulator, Finding
 from .errors import (
     CompileError,
@@ -50,7 +51,9 @@ __all__ = [
     "Kernel",
     "Launch",
     "Nvfp4Operands",
+    "Picture",
     "TesseraError",
+    "Timeline",
     "UnsupportedError",
     "UsageError",
     "attention_quantize",
@@ -60,10 +63,12 @@ __all__ = [
     "fmha",
     "fmha_nvfp4",
     "gemm",
+    "layout",
     "moe_route",
     "plan",
     "quantize",
     "rows",
     "set_default_jit",
+    "timeline",
     "warm",
 ]
