@@ -86,6 +86,16 @@ def test_scaled_dot_product_attention_takes_what_it_can(monkeypatch):
         assert call() is None and len(left_to_pytorch) == before + 1
 
 
+def test_under_autocast_types_are_not_changed_silently():
+    q, k, v = inputs(dtype=torch.float32)
+    tt.emulate_on_cpu()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.raises(tessera.UnsupportedError, match="fmha has no kernel for dtype f32"):
+            torch.ops.tessera.fmha(q, k, v)
+        o = tt.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), enable_gqa=True)
+        assert o.shape == (2, 4, 40, 64) and torch.isfinite(o.float()).all()
+
+
 @on_gpu
 def test_on_a_gpu_on_any_stream_and_in_a_graph():
     q, k, v = inputs("cuda", seqlen_q=500, seqlen_k=777)
