@@ -78,7 +78,10 @@ Step lop3_table(Warp& w, const Instruction& in, Mask active) {
 }
 
 struct ShiftLeft {
-  U32 operator()(U32 a, U32 n) const { return ops::shl(a, n); }
+  template <class T>
+  T operator()(T a, U32 n) const {
+    return ops::shl(a, n);
+  }
 };
 template <class T>
 struct ShiftRight {
@@ -181,7 +184,8 @@ Handler lop3(const Decoded& d) {
 }
 Handler shl(const Decoded& d) {
   if (bits_of(d.type()) == 32) return wide::or_plain<ShiftLeft, U32, U32, U32>(d, shift_left<U32>);
-  return bits_of(d.type()) == 16 ? shift_left<U16> : shift_left<U64>;
+  if (bits_of(d.type()) == 16) return shift_left<U16>;
+  return wide::or_plain<ShiftLeft, U64, U64, U32>(d, shift_left<U64>);
 }
 Handler shr(const Decoded& d) {
   switch (d.type()) {
@@ -195,7 +199,8 @@ Handler shr(const Decoded& d) {
       break;
   }
   if (bits_of(d.type()) == 32) return wide::or_plain<ShiftRight<U32>, U32, U32, U32>(d, shift_right<U32>);
-  return bits_of(d.type()) == 16 ? shift_right<U16> : shift_right<U64>;
+  if (bits_of(d.type()) == 16) return shift_right<U16>;
+  return wide::or_plain<ShiftRight<U64>, U64, U64, U32>(d, shift_right<U64>);
 }
 Handler shf(const Decoded& d) {
   if (d.has("clamp")) return d.has("l") ? funnel<true, true> : funnel<false, true>;
