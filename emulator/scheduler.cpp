@@ -147,6 +147,7 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   // 0xFF: as a floating-point number, NaN.
   cta.shared.assign(cta.shared_bytes, std::byte{0xFF});
   cta.shared_shadow.assign(cta.shared_bytes, kAllocated);
+  cta.shared_pages.assign(cta.shared_bytes / Cta::kSharedPage + 1, 0);
   // Cooperative groups clear single bits of words there, and never look at the others.
   std::fill_n(cta.shared_shadow.begin() + entry.reserved_smem_offset, entry.reserved_smem_bytes, kReadable);
   cta.written_at.assign(cta.shared_bytes / 16 + 1, 0);

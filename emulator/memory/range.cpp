@@ -186,6 +186,19 @@ bool all_have(const Range& range, std::size_t bytes, Mask active, std::uint8_t b
   return true;
 }
 
+// As GlobalMemory::learn.
+void learn_shared(Cta& cta, std::uint32_t offset) {
+  std::uint8_t& page = cta.shared_pages[offset / Cta::kSharedPage];
+  constexpr std::uint8_t kLooks = 8;
+  if (page == Cta::kSharedKnown || ++page < kLooks) return;
+  const std::size_t begin = offset / Cta::kSharedPage * Cta::kSharedPage;
+  const std::size_t bytes = std::min<std::size_t>(Cta::kSharedPage, cta.shared_bytes - begin);
+  const std::uint8_t* const shadow = cta.shared_shadow.data() + begin;
+  std::uint8_t all = 0xFF;
+  for (std::size_t i = 0; i < bytes; ++i) all &= shadow[i];
+  page = (all & kReadable) == kReadable ? Cta::kSharedKnown : 0;
+}
+
 }  // namespace
 
 Scan scan_addresses(const Warp& w, const Operand& op, std::size_t bytes, Mask active, std::uint32_t* delta) {
@@ -210,7 +223,10 @@ bool find_local_range(const Warp& w, std::size_t bytes, Mask active, std::uint64
 bool range_has(const Warp& w, const Range& range, std::size_t bytes, Mask active, std::uint8_t bits) {
   if (range.is_known) return true;
   if (!all_have(range, bytes, active, bits)) return false;
-  if (bits == kReadable && range.first.cta == nullptr) {
+  if (bits != kReadable) return true;
+  if (range.first.cta != nullptr) {
+    learn_shared(*range.first.cta, range.first.offset + range.delta[static_cast<std::size_t>(first_lane(active))]);
+  } else {
     const std::byte* const at = range.first.data + range.delta[static_cast<std::size_t>(first_lane(active))];
     if (const std::uint64_t address = w.launch->memory.address_of(at); address != 0) w.launch->memory.learn(address);
   }
@@ -218,7 +234,7 @@ bool range_has(const Warp& w, const Range& range, std::size_t bytes, Mask active
 }
 
 void note_range_written(const Warp& w, const Range& range, std::size_t bytes, Mask active) {
-  if (range.is_known && !w.launch->written) return;
+  if (range.is_known && range.first.cta == nullptr && !w.launch->written) return;
   if (range.is_dense) return note_written(w, range.first, kLanes * bytes, range.is_known);
   if (range.is_one) return note_written(w, range.first, bytes, range.is_known);
   for (Mask rest = active; rest != 0; rest &= rest - 1)

@@ -17,7 +17,7 @@ struct Range {
   std::uint32_t length = 0;  ///< to the highest address
   bool is_dense = false;     ///< all lanes are active, and lane i follows lane i - 1 without a gap
   bool is_one = false;       ///< all have one address
-  bool is_known = false;     ///< GlobalMemory::is_known of all that lies between
+  bool is_known = false;     ///< all that lies between is readable, as GlobalMemory and Cta::shared_pages know
 
   Target of_lane(int lane) const {
     Target target = first;
@@ -39,6 +39,14 @@ struct Scan {
 };
 Scan scan_addresses(const Warp& w, const Operand& op, std::size_t bytes, Mask active, std::uint32_t* delta);
 
+inline bool is_known_shared(const Cta& cta, std::uint32_t offset, std::size_t bytes) {
+  const std::size_t last = (offset + bytes - 1) / Cta::kSharedPage;
+  if (last - offset / Cta::kSharedPage > kLanes) return false;
+  for (std::size_t page = offset / Cta::kSharedPage; page <= last; ++page)
+    if (cta.shared_pages[page] != Cta::kSharedKnown) return false;
+  return true;
+}
+
 bool find_local_range(const Warp& w, std::size_t bytes, Mask active, std::uint64_t base, const Scan& scan, Range& out);
 
 /// False: go lane by lane.
@@ -58,6 +66,8 @@ inline bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Mask
   out.is_one = scan.length == 0;
   out.length = scan.length;
   constexpr std::uint32_t kNear = 1u << 16;
+  if constexpr (kSpace != Space::global)
+    if (out.first.cta != nullptr) out.is_known = is_known_shared(*out.first.cta, out.first.offset, scan.length + bytes);
   if constexpr (kSpace == Space::global || kSpace == Space::generic)
     if (out.first.cta == nullptr)
       out.is_known = scan.length < kNear && w.launch->memory.is_known(scan.low, scan.length + bytes);
