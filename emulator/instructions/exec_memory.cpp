@@ -59,12 +59,30 @@ void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_
   for_lanes(active, [&](int lane) { follow(w, in, lane, range.of_lane(lane), bytes, is_write, weak); });
 }
 
-/// Every element is a register as wide as memory's.
+/// Every element is a register, as wide as memory's or, of bytes, wider.
 template <class T>
 bool is_plain(const Elements& list) {
   bool is_it = true;
-  for (int i = 0; i < list.count; ++i) is_it = is_it && list.first[i].bytes == sizeof(T) && !list.first[i].is_sink;
+  for (int i = 0; i < list.count; ++i) {
+    const Operand& element = list.first[i];
+    is_it = is_it && (element.bytes == sizeof(T) || (sizeof(T) == 1 && element.bytes > 1)) && !element.is_sink;
+  }
   return is_it;
+}
+/// One lane's element of that kind.
+template <class T>
+[[gnu::always_inline]] inline void put(const Warp& w, const Operand& to, int lane, T value) {
+  if constexpr (sizeof(T) == 1)
+    write_lane<T>(w, to, lane, value);
+  else
+    w.reg<T>(to.offset)[lane] = value;
+}
+template <class T>
+[[gnu::always_inline]] inline T take(const Warp& w, const Operand& from, int lane) {
+  if constexpr (sizeof(T) == 1)
+    return read_lane<T>(w, from, lane);
+  else
+    return w.reg<T>(from.offset)[lane];
 }
 
 /// What all lanes read at one address: a kernel's parameters, mostly.
@@ -81,8 +99,7 @@ bool load_same(Warp& w, const Instruction& in, Mask active, const Elements& to) 
   for (int i = 0; i < to.count; ++i) {
     T value;
     std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
-    T* const d = w.reg<T>(to.first[i].offset);
-    for_lanes(active, [&](int lane) { d[lane] = value; });
+    for_lanes(active, [&](int lane) { put<T>(w, to.first[i], lane, value); });
   }
   return true;
 }
@@ -99,7 +116,7 @@ bool load_range(Warp& w, const Instruction& in, Mask active) {
                                : load_same<T, std::uint64_t>(w, in, active, to);
   } else {
     if constexpr (kSpace != Space::local)
-      if (w.launch->weak || (w.race && active != kAllLanes)) [[unlikely]]
+      if (w.launch->weak || (w.race && (active != kAllLanes || sizeof(T) == 1))) [[unlikely]]
         return false;
     const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
     Range range;
@@ -112,20 +129,22 @@ bool load_range(Warp& w, const Instruction& in, Mask active) {
     if constexpr (kSpace != Space::local)
       if (w.race) [[unlikely]]
         follow_range(w, in, range, bytes, active, false);
-    if (range.is_dense && to.count == 1) {
+    if (range.is_dense && to.count == 1 && to.first->bytes == sizeof(T)) {
       std::memcpy(w.reg<T>(to.first->offset), range.first.data, kLanes * sizeof(T));
       return true;
     }
     for (int i = 0; i < to.count; ++i) {
-      T* const d = w.reg<T>(to.first[i].offset);
+      const Operand& element = to.first[i];
       const std::byte* const s = range.first.data + static_cast<std::size_t>(i) * sizeof(T);
+      T value;
       if (range.is_one) {
-        T value;
         std::memcpy(&value, s, sizeof(T));
-        for_lanes(active, [&](int lane) { d[lane] = value; });
+        for_lanes(active, [&](int lane) { put<T>(w, element, lane, value); });
       } else {
-        for_lanes(active,
-                  [&](int lane) { std::memcpy(d + lane, s + range.delta[static_cast<std::size_t>(lane)], sizeof(T)); });
+        for_lanes(active, [&](int lane) {
+          std::memcpy(&value, s + range.delta[static_cast<std::size_t>(lane)], sizeof(T));
+          put<T>(w, element, lane, value);
+        });
       }
     }
     return true;
@@ -135,7 +154,7 @@ bool load_range(Warp& w, const Instruction& in, Mask active) {
 template <class T, Space kSpace>
 bool store_range(Warp& w, const Instruction& in, Mask active) {
   if constexpr (kSpace != Space::local)
-    if (w.launch->weak || (w.race && active != kAllLanes)) [[unlikely]]
+    if (w.launch->weak || (w.race && (active != kAllLanes || sizeof(T) == 1))) [[unlikely]]
       return false;
   const Elements from = elements(in.op[1]);
   if (!is_plain<T>(from) || (active != kAllLanes && std::popcount(active) < kLeastLanes)) return false;
@@ -147,20 +166,23 @@ bool store_range(Warp& w, const Instruction& in, Mask active) {
     if (w.race) [[unlikely]] {
       SameStore same(w);
       for (std::size_t lane = 0; lane < kLanes; ++lane)
-        for (int i = 0; i < from.count; ++i)
-          same.compare(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T),
-                       w.reg<T>(from.first[i].offset) + lane, sizeof(T));
+        for (int i = 0; i < from.count; ++i) {
+          const T value = take<T>(w, from.first[i], static_cast<int>(lane));
+          same.compare(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T), &value,
+                       sizeof(T));
+        }
       follow_range(w, in, range, bytes, active, true);
     }
   }
-  if (range.is_dense && from.count == 1)
+  if (range.is_dense && from.count == 1 && from.first->bytes == sizeof(T))
     std::memcpy(range.first.data, w.reg<T>(from.first->offset), kLanes * sizeof(T));
   else  // a lane's elements together: of several that write a place the last stays
     for_lanes(active, [&](int lane) {
-      for (int i = 0; i < from.count; ++i)
-        std::memcpy(
-            range.first.data + range.delta[static_cast<std::size_t>(lane)] + static_cast<std::size_t>(i) * sizeof(T),
-            w.reg<T>(from.first[i].offset) + lane, sizeof(T));
+      std::byte* const to = range.first.data + range.delta[static_cast<std::size_t>(lane)];
+      for (int i = 0; i < from.count; ++i) {
+        const T value = take<T>(w, from.first[i], lane);
+        std::memcpy(to + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+      }
     });
   note_range_written(w, range, bytes, active);
   return true;

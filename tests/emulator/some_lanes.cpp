@@ -68,7 +68,8 @@ TEST_CASE("some lanes: an instruction changes its active lanes alone, each as if
   for (const char* one : {"neg.f32", "abs.f32", "sqrt.rn.f32", "rcp.rn.f32", "abs.s32", "neg.s32", "cvt.rzi.s32.f32",
                           "cvt.rzi.u32.f32", "cvt.rn.f32.s32", "cvt.rn.f32.u32"})
     instructions.push_back(fmt::format("{} d, a", one));
-  for (const char* access : {"ld.global.u32 d, [from]", "ld.global.nc.u32 d, [from+8]", "ld.param.u32 d, [in+4]",
+  for (const char* access : {"ld.global.u8 d, [from+5]", "ld.global.s8 d, [from+2]", "brev.b32 d, a",
+                             "ld.global.u32 d, [from]", "ld.global.nc.u32 d, [from+8]", "ld.param.u32 d, [in+4]",
                              "atom.global.or.b32 d, [from], 0", "atom.global.max.u32 d, [from+4], 0"})
     instructions.push_back(access);
   Random random(17);
