@@ -254,7 +254,7 @@ void EmulatedDevice::poison(DevicePointer to, std::uint8_t value, std::size_t by
   if (bytes == 0) return;
   state_->check_range("fill", to, bytes);
   lazy_fill(state_->memory->data(to), bytes, std::byte{value});
-  lazy_fill(state_->memory->shadow(to), bytes, std::byte{kAllocated});
+  state_->memory->mark_unwritten(to, bytes);
 }
 
 std::uint64_t EmulatedDevice::uninitialised_bytes(DevicePointer from, std::size_t bytes) const {

@@ -227,6 +227,7 @@ Mbarrier* Cta::find_mbarrier(std::uint32_t offset) {
 Mbarrier& Cta::make_mbarrier(std::uint32_t offset) {
   for (Mbarrier& barrier : mbarriers)
     if (barrier.offset == offset) return barrier;
+  launch->has_mbarriers = true;
   mbarriers_begin = mbarriers.empty() ? offset : std::min(mbarriers_begin, offset);
   mbarriers_end = mbarriers.empty() ? offset + 8 : std::max(mbarriers_end, offset + 8);
   mbarriers.emplace_back();

@@ -239,6 +239,10 @@ class Cta {
   std::uint32_t shared_bytes = 0;
   std::vector<std::byte> shared;
   std::vector<std::uint8_t> shared_shadow;
+  /// Per kSharedPage bytes: kSharedKnown, all of them are readable; else how often the shadow said so of some.
+  std::vector<std::uint8_t> shared_pages;
+  static constexpr std::uint32_t kSharedPage = 256;
+  static constexpr std::uint8_t kSharedKnown = 255;
   std::vector<std::uint64_t>
       written_at;  ///< per 16 bytes of the last generic write: fence_clock << 16 | CTA rank << 8 | warp + 1; 0: none
   std::vector<std::byte> local;  ///< thread by thread
@@ -322,6 +326,7 @@ class Launch {
   MapFences map_fences;
   std::unique_ptr<WrittenLines> written;  ///< null without ld.global.nc
   std::uint64_t tmem_clock = 0;           ///< counts what happens to Tensor Memory
+  bool has_mbarriers = false;             ///< some were made: before, nobody asks who has heard of whom
   std::uint64_t next_cluster = 0;         ///< the first that neither started nor was handed out by try_cancel
   std::uint64_t num_clusters = 0;         ///< one behind the last; 0: all of the grid
   bool splits_warps = false;              ///< Schedule::split

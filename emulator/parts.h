@@ -5,13 +5,12 @@
 // is joined in the order of the parts, so results and findings are the same for every number of threads. That holds for
 // kernels whose clusters do not speak to each other; where they may (why_whole), the grid runs as a whole, on one
 // thread. Atomic operations on integers are no speech where nothing reads their results and one order of them is as
-// good as another. A program whose clusters race reads and writes as the host's threads happen to: the race detector,
-// which wants a whole grid, tells.
+// good as another: the host's own atomic operations do them, without a lock. A program whose clusters race reads and
+// writes as the host's threads happen to: the race detector, which wants a whole grid, tells.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,6 @@ struct Parts {
   double start_seconds = 0;
   std::atomic<std::uint64_t> instructions{0};  ///< of all parts, as of their last looks
   std::atomic<std::uint64_t> failed{kNone};    ///< the first part that ended by a failure; those behind it give up
-  std::mutex atomics;                          ///< held while one reads and writes global memory
 };
 
 struct PartsResult {

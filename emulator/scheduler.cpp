@@ -88,7 +88,7 @@ void Scheduler::run() {
     const Result result = run_slice(warp, next_slice());
     if (result == Result::fault || !within_budget()) return;
     if (result == Result::done) {
-      retire_clusters();
+      if (warp.cta->cluster->live_threads == 0) retire_clusters();
       blocked_in_a_row = 0;
       turn = 0;
     } else if (result == Result::ran) {
@@ -147,6 +147,7 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   // 0xFF: as a floating-point number, NaN.
   cta.shared.assign(cta.shared_bytes, std::byte{0xFF});
   cta.shared_shadow.assign(cta.shared_bytes, kAllocated);
+  cta.shared_pages.assign(cta.shared_bytes / Cta::kSharedPage + 1, 0);
   // Cooperative groups clear single bits of words there, and never look at the others.
   std::fill_n(cta.shared_shadow.begin() + entry.reserved_smem_offset, entry.reserved_smem_bytes, kReadable);
   cta.written_at.assign(cta.shared_bytes / 16 + 1, 0);
@@ -232,8 +233,8 @@ void Scheduler::retire_clusters() {
     }
     for (std::unique_ptr<Cta>& cta : cluster.ctas) {
       check_tensor_memory_freed(*cta);
-      warps_.erase(std::remove_if(warps_.begin(), warps_.end(), [&](Warp* w) { return w->cta == cta.get(); }),
-                   warps_.end());
+      const auto first = std::find(warps_.begin(), warps_.end(), cta->warps.data());  // and its others behind it
+      warps_.erase(first, first + static_cast<std::ptrdiff_t>(cta->warps.size()));
       launch_.spare_.push_back(std::move(cta));
     }
     launch_.resident_.erase(launch_.resident_.begin() + static_cast<std::ptrdiff_t>(i));

@@ -37,6 +37,16 @@ void WrittenLines::note(std::uint64_t address, std::size_t bytes, std::uint16_t 
   }
 }
 
+bool WrittenLines::may_hold_any(std::uint64_t address, std::size_t bytes) {
+  if (!may_hold(address, bytes)) return false;
+  constexpr std::uint64_t kMostPages = 8;
+  const std::uint64_t first = address / kPageBytes, last = (address + bytes - 1) / kPageBytes;
+  if (last - first >= kMostPages) return true;
+  for (std::uint64_t number = first; number <= last; ++number)
+    if (page(number, false) != nullptr) return true;
+  return false;
+}
+
 std::uint16_t WrittenLines::find(std::uint64_t address, std::size_t bytes) {
   while (bytes > 0) {
     const std::uint64_t offset = address % kPageBytes;

@@ -28,6 +28,8 @@ class WrittenLines {
   void note(std::uint64_t address, std::size_t bytes, std::uint16_t writer);
   /// Whether find() need be asked: kernels write next to none of what they read through this path.
   bool may_hold(std::uint64_t address, std::size_t bytes) const { return address < end_ && address + bytes > begin_; }
+  /// The same of a longer range: whether a page of it has been written.
+  bool may_hold_any(std::uint64_t address, std::size_t bytes);
   /// Who wrote the first written byte of these; kNobody: none is.
   std::uint16_t find(std::uint64_t address, std::size_t bytes);
 

@@ -21,7 +21,7 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
   if (w.take_wake() == Wake::ready) {
     if (w.race) w.launch->race->acquire(w, active, barrier.race);
     if (w.launch->weak) w.launch->weak->synchronise(w, active);
-    w.heard.join(barrier.heard);
+    if (w.launch->has_mbarriers) w.heard.join(barrier.heard);
     if (!is_reduction) return Step::next;
     for_lanes(active, [&](int lane) {
       if ((in.flags & 4) != 0) write_lane<U32>(w, in.op[0], lane, barrier.last_popc);
@@ -57,8 +57,10 @@ Step cta_barrier(Warp& w, const Instruction& in, Mask active) {
     barrier.any = barrier.any || yes != 0;
   }
   ++w.launch->progress;
-  w.heard.raise(w.index, w.launch->progress);
-  barrier.pending.join(w.heard);
+  if (w.launch->has_mbarriers) {
+    w.heard.raise(w.index, w.launch->progress);
+    barrier.pending.join(w.heard);
+  }
   if (w.race) w.launch->race->arrive(w, active, barrier.race, true);
   const std::uint64_t generation = barrier.generation;
   w.cta->check_barrier(barrier);

@@ -78,7 +78,10 @@ Step lop3_table(Warp& w, const Instruction& in, Mask active) {
 }
 
 struct ShiftLeft {
-  U32 operator()(U32 a, U32 n) const { return ops::shl(a, n); }
+  template <class T>
+  T operator()(T a, U32 n) const {
+    return ops::shl(a, n);
+  }
 };
 template <class T>
 struct ShiftRight {
@@ -115,6 +118,18 @@ template <class T>
 Step count_leading_zeros(Warp& w, const Instruction& in, Mask active) {
   return lift1<U32, T>(w, in, active, [](T a) { return static_cast<U32>(std::countl_zero(a)); });
 }
+struct Reverse {
+  // Halves, quarters, ... change places: the mask has the lower one of each pair.
+  template <class T>
+  T operator()(T a) const {
+    T mask = static_cast<T>(~T{0});
+    for (unsigned n = 4 * sizeof(T); n != 0; n /= 2) {
+      mask = static_cast<T>(mask ^ (mask << n));
+      a = static_cast<T>(((a >> n) & mask) | ((a & mask) << n));
+    }
+    return a;
+  }
+};
 template <class T>
 Step reverse(Warp& w, const Instruction& in, Mask active) {
   return lift1<T, T>(w, in, active, [](T a) { return ops::brev(a); });
@@ -181,7 +196,8 @@ Handler lop3(const Decoded& d) {
 }
 Handler shl(const Decoded& d) {
   if (bits_of(d.type()) == 32) return wide::or_plain<ShiftLeft, U32, U32, U32>(d, shift_left<U32>);
-  return bits_of(d.type()) == 16 ? shift_left<U16> : shift_left<U64>;
+  if (bits_of(d.type()) == 16) return shift_left<U16>;
+  return wide::or_plain<ShiftLeft, U64, U64, U32>(d, shift_left<U64>);
 }
 Handler shr(const Decoded& d) {
   switch (d.type()) {
@@ -195,7 +211,8 @@ Handler shr(const Decoded& d) {
       break;
   }
   if (bits_of(d.type()) == 32) return wide::or_plain<ShiftRight<U32>, U32, U32, U32>(d, shift_right<U32>);
-  return bits_of(d.type()) == 16 ? shift_right<U16> : shift_right<U64>;
+  if (bits_of(d.type()) == 16) return shift_right<U16>;
+  return wide::or_plain<ShiftRight<U64>, U64, U64, U32>(d, shift_right<U64>);
 }
 Handler shf(const Decoded& d) {
   if (d.has("clamp")) return d.has("l") ? funnel<true, true> : funnel<false, true>;
@@ -204,7 +221,10 @@ Handler shf(const Decoded& d) {
 }
 Handler popc(const Decoded& d) { return bits_of(d.type()) == 32 ? count_ones<U32> : count_ones<U64>; }
 Handler clz(const Decoded& d) { return bits_of(d.type()) == 32 ? count_leading_zeros<U32> : count_leading_zeros<U64>; }
-Handler brev(const Decoded& d) { return bits_of(d.type()) == 32 ? reverse<U32> : reverse<U64>; }
+Handler brev(const Decoded& d) {
+  if (bits_of(d.type()) == 32) return wide::or_plain<Reverse, U32, U32>(d, reverse<U32>);
+  return wide::or_plain<Reverse, U64, U64>(d, reverse<U64>);
+}
 Handler bfind(const Decoded& d) {
   d.in->flags = d.has("shiftamt") ? 1 : 0;
   switch (d.type()) {

@@ -163,9 +163,9 @@ Handler pick_by_type(const Decoded& d, bool is_setp, Type type) {
   switch (type) {
     case Type::b16:
     case Type::u16:
-      return pick<U16, Same>(is_setp);
+      return pick_busy<U16, Same>(is_setp);
     case Type::s16:
-      return pick<std::int16_t, Same>(is_setp);
+      return pick_busy<std::int16_t, Same>(is_setp);
     case Type::b32:
     case Type::u32:
       return pick_busy<U32, Same>(is_setp);
@@ -173,13 +173,13 @@ Handler pick_by_type(const Decoded& d, bool is_setp, Type type) {
       return pick_busy<std::int32_t, Same>(is_setp);
     case Type::b64:
     case Type::u64:
-      return pick<U64, Same>(is_setp);
+      return pick_busy<U64, Same>(is_setp);
     case Type::s64:
-      return pick<std::int64_t, Same>(is_setp);
+      return pick_busy<std::int64_t, Same>(is_setp);
     case Type::f32:
       return d.has("ftz") ? pick_busy<float, Flushed>(is_setp) : pick_busy<float, Same>(is_setp);
     case Type::f64:
-      return pick<double, Same>(is_setp);
+      return pick_busy<double, Same>(is_setp);
     case Type::f16:
       return d.has("ftz") ? pick<U16, DecodeFlushed>(is_setp) : pick<U16, Decode<math::Format::f16>>(is_setp);
     case Type::bf16:
@@ -249,22 +249,27 @@ Step set_pair(Warp& w, const Instruction& in, Mask active) {
 }
 
 #if defined(__x86_64__)
+template <class T>
 [[gnu::always_inline]] inline Step select_words(Warp& w, const Instruction& in, Mask active) {
   const Mask p = w.read_predicate(in.op[3]);
-  const U32* a = w.reg<U32>(in.op[1].offset);
-  const U32* b = w.reg<U32>(in.op[2].offset);
-  U32* d = w.reg<U32>(in.op[0].offset);
+  const T* a = w.reg<T>(in.op[1].offset);
+  const T* b = w.reg<T>(in.op[2].offset);
+  T* d = w.reg<T>(in.op[0].offset);
   TESSERA_LANE_LOOP
   for (int lane = 0; lane < kLanes; ++lane) {
-    const U32 taken = (p >> lane & 1) != 0 ? a[lane] : b[lane];
+    const T taken = (p >> lane & 1) != 0 ? a[lane] : b[lane];
     d[lane] = (active >> lane & 1) != 0 ? taken : d[lane];
   }
   return Step::next;
 }
+template <class T>
 TESSERA_FOR_AVX512 Step select_avx512(Warp& w, const Instruction& in, Mask active) {
-  return select_words(w, in, active);
+  return select_words<T>(w, in, active);
 }
-TESSERA_FOR_AVX2 Step select_avx2(Warp& w, const Instruction& in, Mask active) { return select_words(w, in, active); }
+template <class T>
+TESSERA_FOR_AVX2 Step select_avx2(Warp& w, const Instruction& in, Mask active) {
+  return select_words<T>(w, in, active);
+}
 #endif
 template <class T>
 Step select(Warp& w, const Instruction& in, Mask active) {
@@ -314,9 +319,12 @@ Handler set(const Decoded& d) {
 Handler selp(const Decoded& d) {
 #if defined(__x86_64__)
   const Operand* op = d.in->op;
-  if (wide::here != wide::Vectors::none && bits_of(d.type()) == 32 && op[0].bytes == 4 && op[1].bytes == 4 &&
-      op[2].bytes == 4)
-    return wide::here == wide::Vectors::avx512 ? select_avx512 : select_avx2;
+  const int bytes = bits_of(d.type()) / 8;
+  if (wide::here != wide::Vectors::none && bytes >= 4 && op[0].bytes == bytes && op[1].bytes == bytes &&
+      op[2].bytes == bytes) {
+    if (bytes == 8) return wide::here == wide::Vectors::avx512 ? select_avx512<U64> : select_avx2<U64>;
+    return wide::here == wide::Vectors::avx512 ? select_avx512<U32> : select_avx2<U32>;
+  }
 #endif
   return bits_of(d.type()) == 16 ? select<U16> : bits_of(d.type()) == 32 ? select<U32> : select<U64>;
 }

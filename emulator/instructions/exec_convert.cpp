@@ -1,6 +1,11 @@
 // PTX ISA, "Data Movement and Conversion Instructions: cvt".
+#include <limits>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "emulator/instructions/bind.h"
-#include "emulator/instructions/lanes.h"
+#include "emulator/instructions/wide.h"
 #include "emulator/math/convert.h"
 #include "emulator/math/integer_convert.h"
 
@@ -110,6 +115,13 @@ template <class To, class From>
 [[gnu::noinline]] To saturated(From a) {
   return math::integer_to_integer<To>(a, true);
 }
+template <class To>
+struct Cut {
+  template <class From>
+  To operator()(From a) const {
+    return static_cast<To>(a);
+  }
+};
 template <class To, class From, bool kSat>
 Step int_to_int(Warp& w, const Instruction& in, Mask active) {
   return lift1<To, From>(w, in, active, [](From a) {
@@ -121,6 +133,11 @@ Step int_to_int(Warp& w, const Instruction& in, Mask active) {
 template <class From>
 Step int_to_f32_near(Warp& w, const Instruction& in, Mask active) {
   return lift1<float, From>(w, in, active, [](From a) { return static_cast<float>(a); });
+}
+/// The host rounds to nearest, too.
+template <class From>
+Step int_to_f64_near(Warp& w, const Instruction& in, Mask active) {
+  return lift1<double, From>(w, in, active, [](From a) { return static_cast<double>(a); });
 }
 template <Format F, class Code, class From>
 [[gnu::noinline]] Code float_of(From a, Rounding mode) {
@@ -134,10 +151,19 @@ Step int_to_float(Warp& w, const Instruction& in, Mask active) {
 struct IntToFloat {
   Type to;
   bool is_near;
+  const Decoded& d;
   template <class From>
   Handler operator()() const {
-    if (to == Type::f32) return is_near ? int_to_f32_near<From> : int_to_float<Format::f32, U32, From>;
-    if (to == Type::f64) return int_to_float<Format::f64, U64, From>;
+    if (to == Type::f32) {
+      if (!is_near) return int_to_float<Format::f32, U32, From>;
+      if constexpr (sizeof(From) == 4) return wide::or_plain<Cut<float>, float, From>(d, int_to_f32_near<From>);
+      return int_to_f32_near<From>;
+    }
+    if (to == Type::f64) {
+      if (!is_near) return int_to_float<Format::f64, U64, From>;
+      if constexpr (sizeof(From) == 4) return wide::or_plain<Cut<double>, double, From>(d, int_to_f64_near<From>);
+      return int_to_f64_near<From>;
+    }
     return to == Type::f16 ? int_to_float<Format::f16, U16, From> : int_to_float<Format::bf16, U16, From>;
   }
 };
@@ -154,10 +180,34 @@ Step float_to_int(Warp& w, const Instruction& in, Mask active) {
   const bool ftz = (in.flags & 8) != 0;
   return lift1<To, Code>(w, in, active, [=](Code a) { return integer_of<F, Code, To>(a, mode, ftz); });
 }
+/// cvt.rzi of f32 to 32 bits: clamped, a NaN is 0. From 2^31 on a vector's conversion, which is signed, is of the rest.
+template <class To>
+struct TowardZero {
+  To operator()(float a) const {
+    constexpr float kHalf = 2147483648.0f;
+    if constexpr (std::is_signed_v<To>) {
+      const float inside = a < kHalf && a > -kHalf ? a : 0.0f;
+      const To outside = a >= kHalf ? std::numeric_limits<To>::max() : a <= -kHalf ? std::numeric_limits<To>::min() : 0;
+      return outside != 0 ? outside : static_cast<To>(inside);
+    } else {
+      const float low = a > 0.0f && a < kHalf ? a : 0.0f;
+      const float high = a >= kHalf && a < 2 * kHalf ? a - kHalf : 0.0f;
+      const To inside = a >= kHalf ? static_cast<To>(static_cast<std::int32_t>(high)) + 0x80000000u
+                                   : static_cast<To>(static_cast<std::int32_t>(low));
+      return a >= 2 * kHalf ? std::numeric_limits<To>::max() : inside;
+    }
+  }
+};
 struct FloatToInt {
   Type from;
+  const Decoded& d;
   template <class To>
   Handler operator()() const {
+    if constexpr (sizeof(To) == 4) {
+      constexpr unsigned kPlain = 128 | static_cast<unsigned>(Rounding::toward_zero);
+      if (from == Type::f32 && d.in->flags == kPlain)
+        return wide::or_plain<TowardZero<To>, To, float>(d, float_to_int<Format::f32, U32, To>);
+    }
     if (from == Type::f32) return float_to_int<Format::f32, U32, To>;
     if (from == Type::f64) return float_to_int<Format::f64, U64, To>;
     return from == Type::f16 ? float_to_int<Format::f16, U16, To> : float_to_int<Format::bf16, U16, To>;
@@ -170,6 +220,65 @@ Step float_to_float(Warp& w, const Instruction& in, Mask active) {
   const auto function = math::find_convert(static_cast<Format>(in.number >> 8), static_cast<Format>(in.number & 255));
   const math::CvtModifiers m = modifiers(in);
   return lift1<To, From>(w, in, active, [=](From a) { return static_cast<To>(function(a, m)); });
+}
+U32 bf16_near(U32 f32) {
+  const U32 rounded = (f32 + 0x7FFF + ((f32 >> 16) & 1)) >> 16;
+  return (f32 & 0x7FFFFFFF) > math::kInfinityF32 ? math::kCanonicalNan16 : rounded;
+}
+/// Between floats without modifiers, by the host's conversions, which round to nearest and keep a NaN's payload.
+struct Bf16ToFloat {
+  U32 operator()(U16 a) const { return static_cast<U32>(a) << 16; }
+};
+struct FloatToBf16 {
+  U16 operator()(U32 a) const { return static_cast<U16>(bf16_near(a)); }
+};
+#if defined(__x86_64__)
+#define TESSERA_FOR_F16C [[gnu::target("avx2,f16c")]]
+TESSERA_FOR_F16C void halves_to_floats(const U16* from, float* to) {
+  const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(math::kCanonicalNanF32)));
+  for (int lane = 0; lane < kLanes; lane += 8) {
+    const __m256 value = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + lane)));
+    _mm256_storeu_ps(to + lane, _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q)));
+  }
+}
+TESSERA_FOR_F16C void floats_to_halves(const float* from, U16* to) {
+  for (int lane = 0; lane < kLanes; lane += 8) {
+    const __m256 value = _mm256_loadu_ps(from + lane);
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+    const __m128i code = _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
+    const __m128i nans = _mm_packs_epi32(_mm256_castsi256_si128(is_nan), _mm256_extracti128_si256(is_nan, 1));
+    const __m128i nan = _mm_set1_epi16(static_cast<short>(math::kCanonicalNan16));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + lane), _mm_blendv_epi8(code, nan, nans));
+  }
+}
+Step half_to_float(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) float result[kLanes];
+  halves_to_floats(w.reg<U16>(in.op[1].offset), result);
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+Step float_to_half(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) U16 result[kLanes];
+  floats_to_halves(w.reg<float>(in.op[1].offset), result);
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+const bool has_f16c = __builtin_cpu_supports("f16c");
+#endif
+/// Null: not here.
+Handler by_host(const Decoded& d, Type to, Type from, Handler plain) {
+  if (d.in->flags != 0) return nullptr;
+  if (to == Type::f64 && from == Type::f32) return wide::or_plain<Cut<double>, double, float>(d, plain);
+  if (to == Type::f32 && from == Type::f64) return wide::or_plain<Cut<float>, float, double>(d, plain);
+  if (to == Type::f32 && from == Type::bf16) return wide::or_plain<Bf16ToFloat, U32, U16>(d, plain);
+  if (to == Type::bf16 && from == Type::f32) return wide::or_plain<FloatToBf16, U16, U32>(d, plain);
+#if defined(__x86_64__)
+  const Operand* const op = d.in->op;
+  if (wide::here == wide::Vectors::none || !has_f16c) return nullptr;
+  if (to == Type::f32 && from == Type::f16 && op[0].bytes == 4 && op[1].bytes == 2) return half_to_float;
+  if (to == Type::f16 && from == Type::f32 && op[0].bytes == 2 && op[1].bytes == 4) return float_to_half;
+#endif
+  return nullptr;
 }
 template <class To>
 Handler pick_source(int bits) {
@@ -192,10 +301,6 @@ Step round_to_integral(Warp& w, const Instruction& in, Mask active) {
   return lift1<Code, Code>(w, in, active, [=](Code a) { return integral_of<F, Code>(a, m); });
 }
 
-U32 bf16_near(U32 f32) {
-  const U32 rounded = (f32 + 0x7FFF + ((f32 >> 16) & 1)) >> 16;
-  return (f32 & 0x7FFFFFFF) > math::kInfinityF32 ? math::kCanonicalNan16 : rounded;
-}
 Step bf16x2_near(Warp& w, const Instruction& in, Mask active) {
   return lift2<U32, U32, U32>(w, in, active, [](U32 a, U32 b) { return bf16_near(a) << 16 | bf16_near(b); });
 }
@@ -247,14 +352,17 @@ Handler cvt(const Decoded& d) {
     const bool sat = d.has("sat");
     return with_integer(to, [&]<class To>() {
       return with_integer(from, [&]<class From>() -> Handler {
-        return sat ? int_to_int<To, From, true> : int_to_int<To, From, false>;
+        if (sat) return int_to_int<To, From, true>;
+        if constexpr (sizeof(To) >= 2 && sizeof(From) >= 2)
+          return wide::or_plain<Cut<To>, To, From>(d, int_to_int<To, From, false>);
+        return int_to_int<To, From, false>;
       });
     });
   }
   // No bf16 is made of bytes; ptxas makes bytes of it where the destination is a .b8 register.
   if (bits_of(from) == 8 && to == Type::bf16) return nullptr;
-  if (is_integer(from)) return with_integer(from, IntToFloat{to, (d.in->flags & 7) == 0});
-  if (is_integer(to)) return with_integer(to, FloatToInt{from});
+  if (is_integer(from)) return with_integer(from, IntToFloat{to, (d.in->flags & 7) == 0, d});
+  if (is_integer(to)) return with_integer(to, FloatToInt{from, d});
   Format d_format{};
   Format s_format{};
   if (!find_format(to, d_format) || !find_format(from, s_format)) return nullptr;
@@ -271,9 +379,11 @@ Handler cvt(const Decoded& d) {
   if (exact == rounds && !are_halves) return nullptr;
   d.in->number = static_cast<U32>(d_format) << 8 | static_cast<U32>(s_format);
   const int bits = bits_of(from);
-  return bits_of(to) == 16   ? pick_source<U16>(bits)
-         : bits_of(to) == 32 ? pick_source<U32>(bits)
-                             : pick_source<U64>(bits);
+  const Handler plain = bits_of(to) == 16   ? pick_source<U16>(bits)
+                        : bits_of(to) == 32 ? pick_source<U32>(bits)
+                                            : pick_source<U64>(bits);
+  const Handler host = by_host(d, to, from, plain);
+  return host != nullptr ? host : plain;
 }
 
 Handler cvt_packed(const Decoded& d) {

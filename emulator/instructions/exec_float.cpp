@@ -6,8 +6,7 @@
 #include <type_traits>
 
 #include "emulator/instructions/bind.h"
-#include "emulator/instructions/lanes.h"
-#include "emulator/instructions/wide.h"
+#include "emulator/instructions/of_host.h"
 #include "emulator/math/float_arithmetic.h"
 #include "emulator/math/mufu.h"
 
@@ -60,6 +59,8 @@ struct Mul {
   static double any(double a, double b, Rounding m) { return math::mul(a, b, m); }
 };
 struct Div {
+  static float near(float a, float b) { return a / b; }
+  static double near(double a, double b) { return a / b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::div(a, b, m); }
   static double any(double a, double b, Rounding m) { return math::div(a, b, m); }
 };
@@ -107,21 +108,16 @@ Step any_double(Warp& w, const Instruction& in, Mask active) {
   const Rounding m = modifiers(in).rounding;
   return lift2<double, double, double>(w, in, active, [m](double a, double b) { return F::any(a, b, m); });
 }
-// Of all 32 lanes at once; which NaN comes out is any_double's to say.
-template <class F>
+// Of all 32 lanes at once; which NaN comes out is the handler's for any lanes to say.
+template <class F, Handler kAny>
 Step nearest_double(Warp& w, const Instruction& in, Mask active) {
   alignas(64) double sa[kLanes];
   alignas(64) double sb[kLanes];
   alignas(64) double result[kLanes];
   const double* const a = source<double>(w, in.op[1], sa);
   const double* const b = source<double>(w, in.op[2], sb);
-  unsigned nans = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    result[lane] = F::near(a[lane], b[lane]);
-    nans |= result[lane] != result[lane] ? 1u : 0u;
-  }
-  if (nans != 0) [[unlikely]]
-    return any_double<F>(w, in, active);
+  if (!near_doubles<F>(a, b, result)) [[unlikely]]
+    return kAny(w, in, active);
   store_lanes(w, in.op[0], active, result);
   return Step::next;
 }
@@ -129,8 +125,7 @@ template <class F>
 Handler pick_arithmetic(const Decoded& d) {
   set_flags(d);
   if (d.type() == Type::f64) {
-    if constexpr (!std::is_same_v<F, Div>)
-      if ((d.in->flags & ~8) == 0) return nearest_double<F>;
+    if ((d.in->flags & ~8) == 0) return nearest_double<F, any_double<F>>;
     return any_double<F>;
   }
   if ((d.in->flags & ~8) != 0) return any_float<F>;
@@ -181,9 +176,12 @@ constexpr bool has_fma = false;
 
 template <bool kFtz>
 Step fma_nearest(Warp& w, const Instruction& in, Mask active) {
-  if (active == kAllLanes && has_fma) {
+  if (has_fma) {
+    alignas(64) float result[kLanes];
+    const bool is_whole = active == kAllLanes;
     fma_lanes<kFtz>(w.reg<float>(in.op[1].offset), w.reg<float>(in.op[2].offset), w.reg<float>(in.op[3].offset),
-                    w.reg<float>(in.op[0].offset));
+                    is_whole ? w.reg<float>(in.op[0].offset) : result);
+    if (!is_whole) store_lanes(w, in.op[0], active, result);
     return Step::next;
   }
   return lift3<float, float, float, float>(w, in, active, [](float a, float b, float c) {
@@ -203,15 +201,6 @@ Step fma_double(Warp& w, const Instruction& in, Mask active) {
 }
 
 #if defined(__x86_64__)
-// False: some lane's result is a NaN.
-[[gnu::target("avx2,fma")]] bool fma_doubles(const double* a, const double* b, const double* c, double* d) {
-  unsigned nans = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    d[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
-    nans |= d[lane] != d[lane] ? 1u : 0u;
-  }
-  return nans == 0;
-}
 Step fma_double_nearest(Warp& w, const Instruction& in, Mask active) {
   alignas(64) double sa[kLanes];
   alignas(64) double sb[kLanes];
@@ -231,15 +220,23 @@ Step fma_double_nearest(Warp& w, const Instruction& in, Mask active) {
 // becomes the canonical one in f32, and is made quiet with its sign untouched
 // in f64 (H200).
 template <class T, T kAnd, T kXor, bool kFtz>
-Step sign(Warp& w, const Instruction& in, Mask active) {
-  constexpr bool kIsF32 = sizeof(T) == 4;
-  constexpr T kInfinity = kIsF32 ? T{math::kInfinityF32} : static_cast<T>(0x7FF0000000000000);
-  constexpr T kMagnitude = static_cast<T>(~T{0}) >> 1;
-  return lift1<T, T>(w, in, active, [](T a) {
+struct Sign {
+  static constexpr bool kIsF32 = sizeof(T) == 4;
+  static constexpr T kInfinity = kIsF32 ? T{math::kInfinityF32} : static_cast<T>(0x7FF0000000000000);
+  static constexpr T kMagnitude = static_cast<T>(~T{0}) >> 1;
+  T operator()(T a) const {
     if constexpr (kFtz) a = math::flush_f32(a);
     const T nan = kIsF32 ? T{math::kCanonicalNanF32} : a | static_cast<T>(0x0008000000000000);
     return (a & kMagnitude) > kInfinity ? nan : (a & kAnd) ^ kXor;
-  });
+  }
+};
+template <class T, T kAnd, T kXor, bool kFtz>
+Step sign_plain(Warp& w, const Instruction& in, Mask active) {
+  return lift1<T, T>(w, in, active, Sign<T, kAnd, kXor, kFtz>{});
+}
+template <class T, T kAnd, T kXor, bool kFtz>
+Handler sign(const Decoded& d) {
+  return wide::or_plain<Sign<T, kAnd, kXor, kFtz>, T, T>(d, sign_plain<T, kAnd, kXor, kFtz>);
 }
 
 // flags: 8 ftz, 1 NaN, 2 xorsign.abs, 4 max.
@@ -285,10 +282,12 @@ Step minmax_any(Warp& w, const Instruction& in, Mask active) {
       w, in, active, [m, is_max](float a, float b) { return is_max ? math::max(a, b, m) : math::min(a, b, m); });
 }
 template <bool kMax>
-Step minmax_double(Warp& w, const Instruction& in, Mask active) {
+Step minmax_any_double(Warp& w, const Instruction& in, Mask active) {
   return lift2<double, double, double>(w, in, active,
                                        [](double a, double b) { return kMax ? math::max(a, b) : math::min(a, b); });
 }
+template <bool kMax>
+constexpr Handler minmax_double = nearest_double<NearMinMax<kMax>, minmax_any_double<kMax>>;
 Handler pick_minmax(const Decoded& d, bool is_max) {
   if (d.type() == Type::f64) return is_max ? minmax_double<true> : minmax_double<false>;
   d.in->flags = static_cast<std::uint16_t>((d.has("ftz") ? 8 : 0) | (d.has("NaN") ? 1 : 0) | (d.has("abs") ? 2 : 0) |
@@ -324,6 +323,9 @@ Step ex2_lanes(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
+struct NearestRcp {
+  float operator()(float a) const { return canonical(1.0f / a); }
+};
 Step rcp_any(Warp& w, const Instruction& in, Mask active) {
   const math::ArithmeticModifiers m = modifiers(in);
   return lift1<float, float>(w, in, active, [m](float a) { return math::rcp(a, m); });
@@ -340,6 +342,31 @@ Step sqrt_double(Warp& w, const Instruction& in, Mask active) {
   const Rounding m = modifiers(in).rounding;
   return lift1<double, double>(w, in, active, [m](double a) { return math::sqrt(a, m); });
 }
+
+#if defined(__x86_64__)
+Step sqrt_nearest(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) float result[kLanes];
+  sqrt_floats(w.reg<float>(in.op[1].offset), result);
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+Step sqrt_nearest_double(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) double result[kLanes];
+  if (!sqrt_doubles(w.reg<double>(in.op[1].offset), result)) return sqrt_double(w, in, active);
+  store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+/// sqrt.rn by the host's vectors; null: not here.
+Handler sqrt_of_host(const Decoded& d) {
+  const bool is_double = d.type() == Type::f64;
+  if (wide::here == wide::Vectors::none || d.in->flags != 0) return nullptr;
+  for (int i = 0; i < 2; ++i)
+    if (d.in->op[i].kind != Operand::Kind::reg || d.in->op[i].bytes != (is_double ? 8 : 4)) return nullptr;
+  return is_double ? sqrt_nearest_double : sqrt_nearest;
+}
+#else
+Handler sqrt_of_host(const Decoded&) { return nullptr; }
+#endif
 
 template <class T>
 Step copy_sign(Warp& w, const Instruction& in, Mask active) {
@@ -396,15 +423,17 @@ Handler div_float(const Decoded& d) {
   const bool ftz = d.has("ftz");
   if (d.has("approx")) return ftz ? divide_special<math::div_approx, true> : divide_special<math::div_approx, false>;
   if (d.has("full")) return ftz ? divide_special<math::div_full, true> : divide_special<math::div_full, false>;
+  if (d.in->flags == 0 && d.type() == Type::f64) return nearest_double<Div, any_double<Div>>;
+  if (d.in->flags == 0) return wide::or_plain<Nearest<Div, false>, float, float, float>(d, any_float<Div>);
   return d.type() == Type::f64 ? any_double<Div> : any_float<Div>;
 }
 Handler neg_float(const Decoded& d) {
-  if (d.type() == Type::f64) return sign<std::uint64_t, ~std::uint64_t{0}, std::uint64_t{1} << 63, false>;
-  return d.has("ftz") ? sign<U32, 0xFFFFFFFF, 0x80000000, true> : sign<U32, 0xFFFFFFFF, 0x80000000, false>;
+  if (d.type() == Type::f64) return sign<std::uint64_t, ~std::uint64_t{0}, std::uint64_t{1} << 63, false>(d);
+  return d.has("ftz") ? sign<U32, 0xFFFFFFFF, 0x80000000, true>(d) : sign<U32, 0xFFFFFFFF, 0x80000000, false>(d);
 }
 Handler abs_float(const Decoded& d) {
-  if (d.type() == Type::f64) return sign<std::uint64_t, ~(std::uint64_t{1} << 63), 0, false>;
-  return d.has("ftz") ? sign<U32, 0x7FFFFFFF, 0, true> : sign<U32, 0x7FFFFFFF, 0, false>;
+  if (d.type() == Type::f64) return sign<std::uint64_t, ~(std::uint64_t{1} << 63), 0, false>(d);
+  return d.has("ftz") ? sign<U32, 0x7FFFFFFF, 0, true>(d) : sign<U32, 0x7FFFFFFF, 0, false>(d);
 }
 Handler min_float(const Decoded& d) { return pick_minmax(d, false); }
 Handler max_float(const Decoded& d) { return pick_minmax(d, true); }
@@ -414,11 +443,13 @@ Handler rcp(const Decoded& d) {
     if (d.type() == Type::f64) return special_wide<math::rcp_f64>;
     return d.has("ftz") ? special<math::rcp_ftz> : special<math::rcp_full>;
   }
-  return d.type() == Type::f64 ? rcp_double : rcp_any;
+  if (d.type() == Type::f64) return rcp_double;
+  return d.in->flags == 0 ? wide::or_plain<NearestRcp, float, float>(d, rcp_any) : rcp_any;
 }
 Handler sqrt(const Decoded& d) {
   set_flags(d);
   if (d.has("approx")) return d.has("ftz") ? special<math::sqrt_ftz> : special<math::sqrt_full>;
+  if (const Handler host = sqrt_of_host(d); host != nullptr) return host;
   return d.type() == Type::f64 ? sqrt_double : sqrt_any;
 }
 Handler approx(const Decoded& d) {

@@ -45,7 +45,20 @@ Handler binary_signless(const Decoded& d) {
   const int bits = bits_of(d.type());
   if (bits == 32) return wide::or_plain<F, std::uint32_t, std::uint32_t, std::uint32_t>(d, binary<F, std::uint32_t>);
   if (bits == 64) return wide::or_plain<F, std::uint64_t, std::uint64_t, std::uint64_t>(d, binary<F, std::uint64_t>);
-  return binary<F, std::uint16_t>;
+  return wide::or_plain<F, std::uint16_t, std::uint16_t, std::uint16_t>(d, binary<F, std::uint16_t>);
+}
+/// Of 32 bits, the sign counts; also for wide vectors. Other widths: null.
+template <class F>
+Handler wide_binary(const Decoded& d) {
+  using S = std::int32_t;
+  using U = std::uint32_t;
+  if (d.type() == Type::s32) return wide::or_plain<F, S, S, S>(d, binary<F, S>);
+  return d.type() == Type::u32 ? wide::or_plain<F, U, U, U>(d, binary<F, U>) : nullptr;
+}
+template <class F>
+Handler wide_unary(const Decoded& d) {
+  using S = std::int32_t;
+  return d.type() == Type::s32 ? wide::or_plain<F, S, S>(d, unary<F, S>) : nullptr;
 }
 
 struct Add {
@@ -271,9 +284,11 @@ Handler mul_int(const Decoded& d) {
   if (d.has("wide")) {
     switch (d.type()) {
       case Type::u16:
-        return mul_wide<std::uint16_t, std::uint32_t>;
+        return wide::or_plain<MulWide<std::uint16_t, std::uint32_t>, std::uint32_t, std::uint16_t, std::uint16_t>(
+            d, mul_wide<std::uint16_t, std::uint32_t>);
       case Type::s16:
-        return mul_wide<std::int16_t, std::int32_t>;
+        return wide::or_plain<MulWide<std::int16_t, std::int32_t>, std::int32_t, std::int16_t, std::int16_t>(
+            d, mul_wide<std::int16_t, std::int32_t>);
       case Type::u32:
         return wide::or_plain<MulWide<std::uint32_t, std::uint64_t>, std::uint64_t, std::uint32_t, std::uint32_t>(
             d, mul_wide<std::uint32_t, std::uint64_t>);
@@ -285,6 +300,7 @@ Handler mul_int(const Decoded& d) {
     }
   }
   if (d.has("hi")) {
+    if (const Handler handler = wide_binary<MulHi>(d); handler != nullptr) return handler;
     TESSERA_PICK_INT(binary, MulHi)
   }
   return binary_signless<MulLo>(d);
@@ -311,7 +327,10 @@ Handler mad_int(const Decoded& d) {
   }
   const int bits = bits_of(d.type());
   if (bits == 32) return wide::or_plain<MadLo, Word, Word, Word, Word>(d, ternary<MadLo, Word>);
-  return bits == 16 ? ternary<MadLo, std::uint16_t> : ternary<MadLo, std::uint64_t>;
+  using Long = std::uint64_t;
+  if (bits == 64) return wide::or_plain<MadLo, Long, Long, Long, Long>(d, ternary<MadLo, Long>);
+  using Short = std::uint16_t;
+  return wide::or_plain<MadLo, Short, Short, Short, Short>(d, ternary<MadLo, Short>);
 }
 Handler mul24(const Decoded& d) {
   if (d.has("hi")) return d.type() == Type::u32 ? binary<Mul24Hi, Word> : binary<Mul24Hi, std::int32_t>;
@@ -323,13 +342,20 @@ Handler mad24(const Decoded& d) {
 }
 Handler sad(const Decoded& d){TESSERA_PICK_INT(ternary, Sad)} Handler
     div_int(const Decoded& d){TESSERA_PICK_INT(binary, Div)} Handler
-    rem(const Decoded& d){TESSERA_PICK_INT(binary, Rem)} Handler
-    abs_int(const Decoded& d){TESSERA_PICK_INT(unary, Abs)} Handler
-    neg_int(const Decoded& d){TESSERA_PICK_INT(unary, Neg)} Handler min_int(const Decoded& d) {
+    rem(const Decoded& d){TESSERA_PICK_INT(binary, Rem)} Handler abs_int(const Decoded& d) {
+  if (const Handler handler = wide_unary<Abs>(d); handler != nullptr) return handler;
+  TESSERA_PICK_INT(unary, Abs)
+}
+Handler neg_int(const Decoded& d) {
+  if (const Handler handler = wide_unary<Neg>(d); handler != nullptr) return handler;
+  TESSERA_PICK_INT(unary, Neg)
+}
+Handler min_int(const Decoded& d) {
   if (d.type() == Type::u16x2) return binary<Pair<Min, std::uint16_t>, Word>;
   if (d.type() == Type::s16x2)
     return d.has("relu") ? binary<Pair<Relu<Min>, std::int16_t>, Word> : binary<Pair<Min, std::int16_t>, Word>;
   if (d.has("relu")) return binary<Relu<Min>, std::int32_t>;
+  if (const Handler handler = wide_binary<Min>(d); handler != nullptr) return handler;
   TESSERA_PICK_INT(binary, Min)
 }
 Handler max_int(const Decoded& d) {
@@ -337,6 +363,7 @@ Handler max_int(const Decoded& d) {
   if (d.type() == Type::s16x2)
     return d.has("relu") ? binary<Pair<Relu<Max>, std::int16_t>, Word> : binary<Pair<Max, std::int16_t>, Word>;
   if (d.has("relu")) return binary<Relu<Max>, std::int32_t>;
+  if (const Handler handler = wide_binary<Max>(d); handler != nullptr) return handler;
   TESSERA_PICK_INT(binary, Max)
 }
 Handler dp4a(const Decoded& d) {

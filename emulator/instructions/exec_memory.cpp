@@ -10,8 +10,7 @@
 #include "emulator/findings/same_store.h"
 #include "emulator/findings/schedule_clues.h"
 #include "emulator/instructions/bind.h"
-#include "emulator/instructions/wide.h"
-#include "emulator/memory/access.h"
+#include "emulator/memory/range.h"
 #include "emulator/memory/weak_memory.h"
 
 namespace tessera::emulator::bind {
@@ -25,102 +24,6 @@ struct Elements {
 Elements elements(const Operand& op) {
   if (op.kind == Operand::Kind::list) return {op.elements, op.count};
   return {&op, 1};
-}
-
-/// All 32 lanes in one piece of global or of one CTA's shared memory: checked once, as a range. first.data is where the
-/// lowest address lies; delta[lane] is the distance to it.
-struct Range {
-  Target first;
-  std::array<std::uint32_t, kLanes> delta;
-  bool is_dense = false;  ///< lane i follows lane i - 1 without a gap
-  bool is_one = false;    ///< all lanes have one address
-};
-
-// Where the lanes' addresses lie.
-struct Scan {
-  std::uint64_t low;
-  std::uint64_t high;
-  std::uint64_t bits;  ///< of any address
-  std::uint32_t gaps;  ///< 0: lane i follows lane i - 1
-};
-template <class Base>
-[[gnu::always_inline]] inline Scan scan_lanes(const Base* base, std::int64_t displacement, std::size_t bytes,
-                                              std::uint32_t* delta) {
-  const Base add = static_cast<Base>(displacement);
-  Base low = static_cast<Base>(base[0] + add);
-  Base high = low;
-  Base bits = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const Base address = static_cast<Base>(base[lane] + add);
-    low = std::min(low, address);
-    high = std::max(high, address);
-    bits |= address;
-  }
-  std::uint32_t gaps = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    delta[lane] = static_cast<std::uint32_t>(base[lane] + add - low);
-    gaps |= delta[lane] ^ (static_cast<std::uint32_t>(lane) * static_cast<std::uint32_t>(bytes));
-  }
-  return {low, high, bits, gaps};
-}
-template <class Base>
-Scan scan_plain(const Base* base, std::int64_t displacement, std::size_t bytes, std::uint32_t* delta) {
-  return scan_lanes(base, displacement, bytes, delta);
-}
-#if defined(__x86_64__)
-template <class Base>
-TESSERA_FOR_AVX512 Scan scan_avx512(const Base* base, std::int64_t displacement, std::size_t bytes,
-                                    std::uint32_t* delta) {
-  return scan_lanes(base, displacement, bytes, delta);
-}
-template <class Base>
-TESSERA_FOR_AVX2 Scan scan_avx2(const Base* base, std::int64_t displacement, std::size_t bytes, std::uint32_t* delta) {
-  return scan_lanes(base, displacement, bytes, delta);
-}
-#endif
-template <class Base>
-Scan scan(const Base* base, std::int64_t displacement, std::size_t bytes, std::uint32_t* delta) {
-#if defined(__x86_64__)
-  if (wide::here == wide::Vectors::avx512) return scan_avx512(base, displacement, bytes, delta);
-  if (wide::here == wide::Vectors::avx2) return scan_avx2(base, displacement, bytes, delta);
-#endif
-  return scan_plain(base, displacement, bytes, delta);
-}
-
-// False: go lane by lane, which also finds out what is wrong.
-template <Space kSpace>
-bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Range& out) {
-  if constexpr (kSpace == Space::local || kSpace == Space::param) return false;
-  const Scan found = op.bytes == 4 ? scan(w.reg<std::uint32_t>(op.offset), op.value, bytes, out.delta.data())
-                                   : scan(w.reg<std::uint64_t>(op.offset), op.value, bytes, out.delta.data());
-  const std::uint64_t length = found.high - found.low;
-  if ((found.bits & (bytes - 1)) != 0 || length > (1u << 20)) return false;
-  if constexpr (kSpace == Space::generic)
-    if (found.low < kGlobalBase && found.low - kSharedWindow >= kWindowBytes) return false;
-  if (!locate<kSpace>(w, 0, found.low, length + bytes, out.first)) return false;
-  out.is_dense = found.gaps == 0;
-  out.is_one = length == 0;
-  return true;
-}
-
-/// Every byte that the lanes touch has these shadow bits.
-bool range_has(const Range& range, std::size_t bytes, std::uint8_t bits) {
-  const std::uint8_t* shadow = range.first.shadow;
-  if (range.is_one) return shadow_has(shadow, bytes, bits);
-  if (range.is_dense) {
-    std::array<std::uint64_t, kLanes / 8> all;
-    all.fill(~std::uint64_t{0});
-    for (std::size_t i = 0; i < bytes; ++i) {
-      std::array<std::uint64_t, kLanes / 8> some;
-      std::memcpy(some.data(), shadow + i * kLanes, kLanes);
-      for (std::size_t j = 0; j < all.size(); ++j) all[j] &= some[j];
-    }
-    const std::uint64_t want = bits * 0x0101010101010101u;
-    return (all[0] & all[1] & all[2] & all[3] & want) == want;
-  }
-  for (const std::uint32_t delta : range.delta)
-    if (!shadow_has(shadow + delta, bytes, bits)) return false;
-  return true;
 }
 
 // Instruction::flags of loads and stores.
@@ -146,108 +49,142 @@ void follow(Warp& w, const Instruction& in, int lane, const Target& target, std:
       w, in, lane, target, bytes,
       {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0, !is_write, is_write});
 }
-void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, bool is_write) {
-  if (in.flags == 0 && w.race->views.size() == 1) {
+void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, Mask active, bool is_write) {
+  if (in.flags == 0 && w.race->views.size() == 1 && active == kAllLanes) {
     if (range.is_one) return w.launch->race->access(w, in, kAllLanes, range.first, bytes, {is_write});
     if (range.first.cta == nullptr || range.first.cta == w.cta)
       return w.launch->race->access_lanes(w, in, range.first, range.delta.data(), bytes, is_write);
   }
   LaneAccesses weak(w, in, is_write);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    Target target = range.first;
-    const std::uint32_t delta = range.delta[static_cast<std::size_t>(lane)];
-    target.data += delta;
-    target.offset += delta;
-    follow(w, in, lane, target, bytes, is_write, weak);
-  }
+  for_lanes(active, [&](int lane) { follow(w, in, lane, range.of_lane(lane), bytes, is_write, weak); });
 }
 
-/// Every element is a register as wide as memory's.
+/// Every element is a register, as wide as memory's or, of bytes, wider.
 template <class T>
 bool is_plain(const Elements& list) {
   bool is_it = true;
-  for (int i = 0; i < list.count; ++i) is_it = is_it && list.first[i].bytes == sizeof(T) && !list.first[i].is_sink;
+  for (int i = 0; i < list.count; ++i) {
+    const Operand& element = list.first[i];
+    is_it = is_it && (element.bytes == sizeof(T) || (sizeof(T) == 1 && element.bytes > 1)) && !element.is_sink;
+  }
   return is_it;
+}
+/// One lane's element of that kind.
+template <class T>
+[[gnu::always_inline]] inline void put(const Warp& w, const Operand& to, int lane, T value) {
+  if constexpr (sizeof(T) == 1)
+    write_lane<T>(w, to, lane, value);
+  else
+    w.reg<T>(to.offset)[lane] = value;
+}
+template <class T>
+[[gnu::always_inline]] inline T take(const Warp& w, const Operand& from, int lane) {
+  if constexpr (sizeof(T) == 1)
+    return read_lane<T>(w, from, lane);
+  else
+    return w.reg<T>(from.offset)[lane];
 }
 
 /// What all lanes read at one address: a kernel's parameters, mostly.
 template <class T, class Base>
-bool load_same(Warp& w, const Instruction& in, const Elements& to) {
+bool load_same(Warp& w, const Instruction& in, Mask active, const Elements& to) {
   const Base* const base = w.reg<Base>(in.op[1].offset);
+  const Base first = base[first_lane(active)];
   Base different = 0;
-  for (int lane = 1; lane < kLanes; ++lane) different |= base[lane] ^ base[0];
+  for (int lane = 0; lane < kLanes; ++lane) different |= (active >> lane & 1) != 0 ? base[lane] ^ first : 0;
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
-  const std::uint64_t address = lane_address(w, in.op[1], 0);
+  const std::uint64_t address = lane_address(w, in.op[1], first_lane(active));
   Target target;
   if (different != 0 || (address & (bytes - 1)) != 0 || !locate_parameter(w, address, bytes, target)) return false;
   for (int i = 0; i < to.count; ++i) {
     T value;
     std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
-    std::fill_n(w.reg<T>(to.first[i].offset), kLanes, value);
+    for_lanes(active, [&](int lane) { put<T>(w, to.first[i], lane, value); });
   }
   return true;
 }
 
-template <class T, Space kSpace>
-bool load_range(Warp& w, const Instruction& in) {
+/// Of fewer lanes each alone is no slower.
+constexpr int kLeastLanes = 3;
+
+template <class T, Space kSpace, bool kReadOnly>
+bool load_range(Warp& w, const Instruction& in, Mask active) {
   const Elements to = elements(in.op[0]);
-  if (!is_plain<T>(to)) return false;
-  if constexpr (kSpace == Space::param)
-    return in.op[1].bytes == 4 ? load_same<T, std::uint32_t>(w, in, to) : load_same<T, std::uint64_t>(w, in, to);
-  if constexpr (kSpace != Space::local && kSpace != Space::param)
-    if (w.launch->weak) [[unlikely]]
+  if (!is_plain<T>(to) || (active != kAllLanes && std::popcount(active) < kLeastLanes)) return false;
+  if constexpr (kSpace == Space::param) {
+    return in.op[1].bytes == 4 ? load_same<T, std::uint32_t>(w, in, active, to)
+                               : load_same<T, std::uint64_t>(w, in, active, to);
+  } else {
+    if constexpr (kSpace != Space::local)
+      if (w.launch->weak || (w.race && (active != kAllLanes || sizeof(T) == 1))) [[unlikely]]
+        return false;
+    const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+    Range range;
+    if (!find_range<kSpace>(w, in.op[1], bytes, active, range) || !range_has(w, range, bytes, active, kReadable))
       return false;
-  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
-  Range range;
-  if (!find_range<kSpace>(w, in.op[1], bytes, range) || !range_has(range, bytes, kReadable)) return false;
-  if (w.race) [[unlikely]]
-    follow_range(w, in, range, bytes, false);
-  if (range.is_dense && to.count == 1) {
-    std::memcpy(w.reg<T>(to.first->offset), range.first.data, kLanes * sizeof(T));
+    if constexpr (kReadOnly) {
+      const std::uint64_t low = w.launch->memory.address_of(range.first.data);
+      if (w.launch->written->may_hold_any(low, range.length + bytes)) return false;
+    }
+    if constexpr (kSpace != Space::local)
+      if (w.race) [[unlikely]]
+        follow_range(w, in, range, bytes, active, false);
+    if (range.is_dense && to.count == 1 && to.first->bytes == sizeof(T)) {
+      std::memcpy(w.reg<T>(to.first->offset), range.first.data, kLanes * sizeof(T));
+      return true;
+    }
+    for (int i = 0; i < to.count; ++i) {
+      const Operand& element = to.first[i];
+      const std::byte* const s = range.first.data + static_cast<std::size_t>(i) * sizeof(T);
+      T value;
+      if (range.is_one) {
+        std::memcpy(&value, s, sizeof(T));
+        for_lanes(active, [&](int lane) { put<T>(w, element, lane, value); });
+      } else {
+        for_lanes(active, [&](int lane) {
+          std::memcpy(&value, s + range.delta[static_cast<std::size_t>(lane)], sizeof(T));
+          put<T>(w, element, lane, value);
+        });
+      }
+    }
     return true;
   }
-  for (int i = 0; i < to.count; ++i) {
-    T* const d = w.reg<T>(to.first[i].offset);
-    const std::byte* const s = range.first.data + static_cast<std::size_t>(i) * sizeof(T);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) std::memcpy(d + lane, s + range.delta[lane], sizeof(T));
-  }
-  return true;
 }
 
 template <class T, Space kSpace>
-bool store_range(Warp& w, const Instruction& in) {
+bool store_range(Warp& w, const Instruction& in, Mask active) {
   if constexpr (kSpace != Space::local)
-    if (w.launch->weak) [[unlikely]]
+    if (w.launch->weak || (w.race && (active != kAllLanes || sizeof(T) == 1))) [[unlikely]]
       return false;
   const Elements from = elements(in.op[1]);
-  if (!is_plain<T>(from)) return false;
+  if (!is_plain<T>(from) || (active != kAllLanes && std::popcount(active) < kLeastLanes)) return false;
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
   Range range;
-  if (!find_range<kSpace>(w, in.op[0], bytes, range) || !range_has(range, bytes, kAllocated)) return false;
-  if (w.race) [[unlikely]] {
-    SameStore same(w);
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      for (int i = 0; i < from.count; ++i)
-        same.compare(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T),
-                     w.reg<T>(from.first[i].offset) + lane, sizeof(T));
-    follow_range(w, in, range, bytes, true);
+  if (!find_range<kSpace>(w, in.op[0], bytes, active, range) || !range_has(w, range, bytes, active, kAllocated))
+    return false;
+  if constexpr (kSpace != Space::local) {
+    if (w.race) [[unlikely]] {
+      SameStore same(w);
+      for (std::size_t lane = 0; lane < kLanes; ++lane)
+        for (int i = 0; i < from.count; ++i) {
+          const T value = take<T>(w, from.first[i], static_cast<int>(lane));
+          same.compare(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T), &value,
+                       sizeof(T));
+        }
+      follow_range(w, in, range, bytes, active, true);
+    }
   }
-  for (std::size_t lane = 0; lane < kLanes;
-       ++lane)  // a lane's elements together: of several that write a place the last stays
-    for (int i = 0; i < from.count; ++i)
-      std::memcpy(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T),
-                  w.reg<T>(from.first[i].offset) + lane, sizeof(T));
-  if (range.is_dense) {
-    note_written(w, range.first, kLanes * bytes);
-    return true;
-  }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    Target target = range.first;
-    target.data += range.delta[lane];
-    target.shadow += range.delta[lane];
-    target.offset += range.delta[lane];
-    note_written(w, target, bytes);
-  }
+  if (range.is_dense && from.count == 1 && from.first->bytes == sizeof(T))
+    std::memcpy(range.first.data, w.reg<T>(from.first->offset), kLanes * sizeof(T));
+  else  // a lane's elements together: of several that write a place the last stays
+    for_lanes(active, [&](int lane) {
+      std::byte* const to = range.first.data + range.delta[static_cast<std::size_t>(lane)];
+      for (int i = 0; i < from.count; ++i) {
+        const T value = take<T>(w, from.first[i], lane);
+        std::memcpy(to + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+      }
+    });
+  note_range_written(w, range, bytes, active);
   return true;
 }
 
@@ -285,12 +222,41 @@ void load_torn(const Warp& w, const Instruction& in, int lane, const Target& tar
   }
 }
 
-// T is one element as memory holds it.
-template <class T, Space kSpace>
+// ld.global.nc of what this launch wrote.
+void report_written(Warp& w, const Instruction& in, int lane, std::uint64_t address, std::size_t bytes) {
+  const std::uint16_t writer = w.launch->written->find(address, bytes);
+  if (writer == WrittenLines::kNobody) return;
+  std::string who = "an asynchronous operation";
+  if (writer != WrittenLines::kCopy) {
+    who = "another instruction";
+    if (writer != WrittenLines::kUnknown) {
+      const Instruction& store = w.code[writer - 1];
+      who = fmt::format("PTX line {} ({})", store.line, store.opcode);
+    }
+  }
+  w.hazard(in, "nc-load-of-written", lane, address,
+           fmt::format(
+               "{} of this launch wrote the bytes; a load through the read-only path may give those from before", who),
+           "a const __restrict__ pointer, or __ldg, where the kernel writes the memory too");
+}
+
+// All lanes before any is read; what is not in global memory is the load's to report.
+void look_for_written(Warp& w, const Instruction& in, Mask active, std::size_t bytes) {
+  for (Mask rest = active; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const std::uint64_t address = lane_address(w, in.op[1], lane);
+    if (w.launch->written->may_hold(address, bytes)) [[unlikely]]
+      report_written(w, in, lane, address, bytes);
+  }
+}
+
+// T is one element as memory holds it. kReadOnly: ld.global.nc.
+template <class T, Space kSpace, bool kReadOnly = false>
 Step load(Warp& w, const Instruction& in, Mask active) {
-  if (active == kAllLanes && load_range<T, kSpace>(w, in)) return Step::next;
+  if (load_range<T, kSpace, kReadOnly>(w, in, active)) return Step::next;
   const Elements to = elements(in.op[0]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+  if constexpr (kReadOnly) look_for_written(w, in, active, bytes);
   const bool is_weak = kSpace != Space::local && kSpace != Space::param && w.launch->weak != nullptr;
   const bool is_vector = is_weak && to.count > 1 && order_of(in).is_strong;
   const bool is_late = is_weak && !is_vector && w.launch->weak->is_late(order_of(in));
@@ -336,7 +302,7 @@ Step load(Warp& w, const Instruction& in, Mask active) {
 
 template <class T, Space kSpace>
 Step store(Warp& w, const Instruction& in, Mask active) {
-  if (active == kAllLanes && store_range<T, kSpace>(w, in)) return Step::next;
+  if (store_range<T, kSpace>(w, in, active)) return Step::next;
   const Elements from = elements(in.op[1]);
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
   const bool is_weak = kSpace != Space::local && w.launch->weak != nullptr;
@@ -371,40 +337,9 @@ Step store(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
-// ld.global.nc of what this launch wrote.
-void report_written(Warp& w, const Instruction& in, int lane, std::uint64_t address, std::size_t bytes) {
-  const std::uint16_t writer = w.launch->written->find(address, bytes);
-  if (writer == WrittenLines::kNobody) return;
-  std::string who = "an asynchronous operation";
-  if (writer != WrittenLines::kCopy) {
-    who = "another instruction";
-    if (writer != WrittenLines::kUnknown) {
-      const Instruction& store = w.code[writer - 1];
-      who = fmt::format("PTX line {} ({})", store.line, store.opcode);
-    }
-  }
-  w.hazard(in, "nc-load-of-written", lane, address,
-           fmt::format(
-               "{} of this launch wrote the bytes; a load through the read-only path may give those from before", who),
-           "a const __restrict__ pointer, or __ldg, where the kernel writes the memory too");
-}
-
-// All lanes before any is read; what is not in global memory is the load's to report.
-template <class T>
-Step load_read_only(Warp& w, const Instruction& in, Mask active) {
-  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(elements(in.op[0]).count);
-  for (Mask rest = active; rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    const std::uint64_t address = lane_address(w, in.op[1], lane);
-    if (w.launch->written->may_hold(address, bytes)) [[unlikely]]
-      report_written(w, in, lane, address, bytes);
-  }
-  return load<T, Space::global>(w, in, active);
-}
-
 template <class T, bool kLoad>
 Handler pick_space(Space space, bool is_read_only) {
-  if (kLoad && is_read_only && space == Space::global) return load_read_only<T>;
+  if (kLoad && is_read_only && space == Space::global) return load<T, Space::global, true>;
   switch (space) {
     case Space::generic:
       return kLoad ? load<T, Space::generic> : store<T, Space::generic>;

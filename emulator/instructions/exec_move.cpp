@@ -10,7 +10,10 @@ using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 
 struct Same {
-  U32 operator()(U32 a) const { return a; }
+  template <class T>
+  T operator()(T a) const {
+    return a;
+  }
 };
 template <class T>
 Step copy(Warp& w, const Instruction& in, Mask active) {
@@ -19,6 +22,29 @@ Step copy(Warp& w, const Instruction& in, Mask active) {
 Step copy_predicate(Warp& w, const Instruction& in, Mask active) {
   write_predicate(w, in.op[0], active, w.read_predicate(in.op[1]));
   return Step::next;
+}
+
+// The usual pairs: two words and a double word, two halves and a word.
+template <class Whole, class Half>
+Step pack_pair(Warp& w, const Instruction& in, Mask active) {
+  const Half* const low = w.reg<Half>(in.op[1].elements[0].offset);
+  const Half* const high = w.reg<Half>(in.op[1].elements[1].offset);
+  constexpr int kBits = 8 * sizeof(Half);
+  return apply_lanes<Whole>(w, in.op[0], active, [=](int lane) {
+    return static_cast<Whole>(static_cast<Whole>(high[lane]) << kBits | low[lane]);
+  });
+}
+template <class Whole, class Half>
+Step unpack_pair(Warp& w, const Instruction& in, Mask active) {
+  const Whole* const from = w.reg<Whole>(in.op[1].offset);
+  const Operand* const to = in.op[0].elements;
+  constexpr int kBits = 8 * sizeof(Half);
+  apply_lanes<Half>(w, to[0], active, [=](int lane) { return static_cast<Half>(from[lane]); });
+  apply_lanes<Half>(w, to[1], active, [=](int lane) { return static_cast<Half>(from[lane] >> kBits); });
+  return Step::next;
+}
+bool is_pair_of(const Operand& list, int bytes) {
+  return list.count == 2 && list.elements[0].bytes == bytes && list.elements[1].bytes == bytes;
 }
 
 // mov.b64 d, {a, b}: the first element is the lowest.
@@ -122,19 +148,27 @@ Handler mov(const Decoded& d) {
   const Operand& from = d.in->op[1];
   if (to.kind == Operand::Kind::predicate || from.kind == Operand::Kind::predicate)
     return to.kind == from.kind ? copy_predicate : nullptr;
-  if (to.kind == Operand::Kind::list) return from.kind == Operand::Kind::reg && fits(to, from.bytes) ? unpack : nullptr;
-  if (from.kind == Operand::Kind::list) return fits(from, to.bytes) ? pack : nullptr;
+  if (to.kind == Operand::Kind::list) {
+    if (from.kind != Operand::Kind::reg || !fits(to, from.bytes)) return nullptr;
+    if (from.bytes == 8 && is_pair_of(to, 4)) return unpack_pair<U64, U32>;
+    return from.bytes == 4 && is_pair_of(to, 2) ? unpack_pair<U32, std::uint16_t> : unpack;
+  }
+  if (from.kind == Operand::Kind::list) {
+    if (!fits(from, to.bytes)) return nullptr;
+    if (to.bytes == 8 && is_pair_of(from, 4)) return pack_pair<U64, U32>;
+    return to.bytes == 4 && is_pair_of(from, 2) ? pack_pair<U32, std::uint16_t> : pack;
+  }
   if (!from.is_immediate && from.value >= static_cast<std::int64_t>(Special::clock)) {
     d.in->number = static_cast<U32>(from.value);
     return read_timer;
   }
   switch (to.bytes) {
     case 2:
-      return copy<std::uint16_t>;
+      return wide::or_plain<Same, std::uint16_t, std::uint16_t>(d, copy<std::uint16_t>);
     case 4:
       return wide::or_plain<Same, U32, U32>(d, copy<U32>);
     case 8:
-      return copy<U64>;
+      return wide::or_plain<Same, U64, U64>(d, copy<U64>);
     case 16:
       return copy<U128>;
     default:

@@ -17,14 +17,21 @@ namespace {
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 
+/// The lanes whose value is this one.
+template <class T>
+Mask lanes_equal(const T* values, T value) {
+  alignas(64) std::uint8_t flags[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) flags[lane] = values[lane] == value ? 1 : 0;
+  return gather_flags(flags);
+}
+
 // The lanes that execute with the same mask as the first one; the others come back to this instruction. Each group
 // must be in its own mask: tiles of a cooperative group, or the groups that match.any finds, execute one instruction.
 Mask one_group(Warp& w, const Instruction& in, const Operand& mask_operand, Mask& active, Step& out) {
   U32 scratch[kLanes];
   const U32* masks = source<U32>(w, mask_operand, scratch);
   const Mask wanted = masks[first_lane(active)];
-  Mask group = 0;
-  for_lanes(active, [&](int lane) { group |= masks[lane] == wanted ? Mask{1} << lane : 0; });
+  const Mask group = active & lanes_equal(masks, wanted);
   if ((group & ~wanted) != 0) {
     out = w.fault(
         in, "member-mask", fmt::format("lanes 0x{:08x} execute it, their member mask is 0x{:08x}", group, wanted),
@@ -126,14 +133,12 @@ Step match_handler(Warp& w, const Instruction& in, Mask active) {
   T sa[kLanes];
   const T* a = source<T>(w, in.op[2], sa);
   U32 result[kLanes];
-  const T first = a[first_lane(active)];
-  bool all_equal = true;
-  for_lanes(active, [&](int lane) { all_equal = all_equal && a[lane] == first; });
-  for_lanes(active, [&](int lane) {
-    Mask same = 0;
-    for_lanes(active, [&](int other) { same |= a[other] == a[lane] ? Mask{1} << other : 0; });
-    result[lane] = kAll ? (all_equal ? active : 0) : same;
-  });
+  const bool all_equal = (active & ~lanes_equal(a, a[first_lane(active)])) == 0;
+  for (Mask rest = active; rest != 0;) {
+    const Mask same = active & lanes_equal(a, a[first_lane(rest)]);
+    for_lanes(same, [&](int lane) { result[lane] = kAll ? (all_equal ? active : 0) : same; });
+    rest &= ~same;
+  }
   store_lanes(w, in.op[0], active, result);
   write_predicate(w, in.op[1], active, all_equal ? kAllLanes : 0);
   return Step::next;

@@ -113,13 +113,14 @@ inline std::uint64_t written_stamp(const Warp& w) {
 /// Bytes of live mbarriers are overwritten: whoever uses these again is told by whom.
 void note_overwritten(const Warp& w, Cta& cta, std::uint32_t offset, std::size_t bytes);
 
-/// After a generic-proxy write to shared memory.
-inline void note_written(const Warp& w, const Target& target, std::size_t bytes) {
+/// After a generic-proxy write. is_known: the shadow says already that the bytes are readable.
+inline void note_written(const Warp& w, const Target& target, std::size_t bytes, bool is_known = false) {
   if (target.shadow == nullptr) return;
-  std::memset(target.shadow, kReadable, bytes);
+  if (!is_known) std::memset(target.shadow, kReadable, bytes);
   if (target.cta == nullptr) {
     if (w.launch->written) [[unlikely]]
-      w.launch->written->note(w.launch->memory.address_of(target.data), bytes, WrittenLines::writer(w.pc));
+      if (const std::uint64_t address = w.launch->memory.address_of(target.data); address != 0)
+        w.launch->written->note(address, bytes, WrittenLines::writer(w.pc));
     return;
   }
   if (target.cta->may_hold_mbarrier(target.offset, bytes)) note_overwritten(w, *target.cta, target.offset, bytes);

@@ -40,16 +40,19 @@ GlobalMemory::GlobalMemory(std::uint64_t capacity_bytes, std::uint64_t least_byt
     : capacity_(capacity_bytes / 4096 * 4096) {
   const std::uint64_t wanted = capacity_, least = std::min(least_bytes, wanted);
   const auto both = [&](std::uint64_t bytes) {
-    void* const memory = reserve(2 * bytes);
-    if (memory != nullptr) munmap(memory, 2 * bytes);
+    const std::uint64_t all = 2 * bytes + bytes / kPage;
+    void* const memory = reserve(all);
+    if (memory != nullptr) munmap(memory, all);
     return memory != nullptr;
   };
   while (capacity_ > least && !both(capacity_)) capacity_ = std::max(least, capacity_ / 2 / 4096 * 4096);
   if (capacity_ < wanted) capacity_ = std::max(least, capacity_ / 2 / 4096 * 4096);
   data_ = static_cast<std::byte*>(reserve(capacity_));
   shadow_ = static_cast<std::uint8_t*>(reserve(capacity_));
-  if (data_ != nullptr && shadow_ != nullptr) return;
+  pages_ = static_cast<std::atomic<std::uint8_t>*>(reserve(capacity_ / kPage));
+  if (data_ != nullptr && shadow_ != nullptr && pages_ != nullptr) return;
   if (data_ != nullptr) munmap(data_, capacity_);
+  if (shadow_ != nullptr) munmap(shadow_, capacity_);
   throw Error(
       ErrorKind::device,
       fmt::format("emulator: global memory needs {} bytes of address space at least, which this process does not "
@@ -61,6 +64,26 @@ GlobalMemory::~GlobalMemory() {
   release_aliases();
   munmap(data_, capacity_);
   munmap(shadow_, capacity_);
+  munmap(static_cast<void*>(pages_), capacity_ / kPage);
+}
+
+void GlobalMemory::forget(std::uint64_t start, std::uint64_t bytes, std::uint8_t state) noexcept {
+  if (bytes == 0) return;
+  for (std::uint64_t page = start / kPage; page <= (start + bytes - 1) / kPage; ++page)
+    pages_[page].store(state, std::memory_order_relaxed);
+}
+
+void GlobalMemory::look_at(std::atomic<std::uint8_t>& page) const noexcept {
+  const std::uint8_t* const shadow = shadow_ + static_cast<std::uint64_t>(&page - pages_) * kPage;
+  static_assert(kReadable == 3);
+  std::uint64_t all = ~std::uint64_t{0};
+  for (std::size_t i = 0; i < kPage; i += 64) {
+    std::uint64_t words[8];
+    std::memcpy(words, shadow + i, sizeof(words));
+    for (const std::uint64_t word : words) all &= word;
+  }
+  constexpr std::uint64_t kWant = kReadable * 0x0101010101010101u;
+  page.store((all & kWant) == kWant ? kKnown : std::uint8_t{0}, std::memory_order_relaxed);
 }
 
 std::uint64_t GlobalMemory::allocate(std::uint64_t bytes) { return allocate(bytes, kGap); }
@@ -90,6 +113,7 @@ bool GlobalMemory::free(std::uint64_t address) noexcept {
   if (it == live_.end()) return false;
   const std::uint64_t start = address - kGlobalBase;
   unshare(start, it->second);
+  forget(start, it->second);
   if (it->second >= kLazyBytes) {
     // Pages that were filled lazily would come back as they were.
     lazy_clear(data_ + start, it->second);
@@ -154,6 +178,18 @@ void GlobalMemory::mark_initialised(std::uint64_t address, std::uint64_t bytes) 
     std::memset(shadow(address), kReadable, bytes);
   else if (bytes != 0)
     lazy_fill(shadow(address), bytes, std::byte{kReadable});
+  if (bytes < kPage) return;
+  const std::uint64_t end = (address - kGlobalBase + bytes) / kPage;
+  for (std::uint64_t page = (address - kGlobalBase + kPage - 1) / kPage; page < end; ++page)
+    if (pages_[page].load(std::memory_order_relaxed) != kNever) pages_[page].store(kKnown, std::memory_order_relaxed);
+}
+
+void GlobalMemory::mark_unwritten(std::uint64_t address, std::uint64_t bytes) noexcept {
+  if (bytes == 0) return;
+  for (std::uint64_t page = (address - kGlobalBase) / kPage; page <= (address - kGlobalBase + bytes - 1) / kPage;
+       ++page)
+    if (pages_[page].load(std::memory_order_relaxed) != kNever) pages_[page].store(0, std::memory_order_relaxed);
+  lazy_fill(shadow(address), bytes, std::byte{kAllocated});
 }
 
 std::string GlobalMemory::describe(std::uint64_t address) const {

@@ -1,11 +1,16 @@
 // The device's global memory, with one shadow byte per byte. PTX ISA, "State Spaces".
 //
+// Of whole pages of it one byte more says that all their bytes are allocated and written (is_known): what loads and
+// stores ask first. A page that is known stays so until its bytes are freed or poisoned, and a store there leaves the
+// shadow alone, whose pages cost no memory where a large fill made them (lazy_fill.h).
+//
 // Addresses are the device's own: an arena at kGlobalBase that is reserved once and handed out front to back, 512-byte
 // aligned with a gap of 4 KiB behind each allocation (512 bytes for malloc of kernels), so that a step over the end
 // lands on bytes that the shadow knows to be nobody's. Freed ranges are not handed out again until the arena is used
 // up.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -84,6 +89,26 @@ class GlobalMemory {
   /// Every byte of the range belongs to live allocations.
   bool is_allocated(std::uint64_t address, std::uint64_t bytes) const noexcept;
   void mark_initialised(std::uint64_t address, std::uint64_t bytes) noexcept;
+  /// As allocated: nobody has written the bytes.
+  void mark_unwritten(std::uint64_t address, std::uint64_t bytes) noexcept;
+  /// All bytes lie in pages of readable bytes, as far as it is known; false says nothing. Precondition: contains().
+  bool is_known(std::uint64_t address, std::uint64_t bytes) const noexcept {
+    const std::uint64_t first = (address - kGlobalBase) / kPage;
+    const std::uint64_t last = (address - kGlobalBase + bytes - 1) / kPage;
+    for (std::uint64_t page = first; page <= last; ++page)
+      if (pages_[page].load(std::memory_order_relaxed) != kKnown) return false;
+    return true;
+  }
+  /// The shadow was asked for these bytes, and they are readable: after some times the whole page is looked at.
+  void learn(std::uint64_t address) const noexcept {
+    std::atomic<std::uint8_t>& page = pages_[(address - kGlobalBase) / kPage];
+    const std::uint8_t state = page.load(std::memory_order_relaxed);
+    if (state >= kNever) return;
+    if (state + 1 < kLooks)
+      page.store(static_cast<std::uint8_t>(state + 1), std::memory_order_relaxed);
+    else
+      look_at(page);
+  }
   /// The live allocations: address, bytes.
   std::map<std::uint64_t, std::uint64_t> live() const;
   /// A copy of another memory, which describe() should speak of.
@@ -95,13 +120,21 @@ class GlobalMemory {
   std::uint64_t allocate(std::uint64_t bytes, std::uint64_t gap);
   void share_pages(std::uint64_t first, std::uint64_t bytes, void* host);
   void unshare(std::uint64_t start, std::uint64_t bytes) noexcept;
+  void look_at(std::atomic<std::uint8_t>& page) const noexcept;
+  /// Pages that the bytes have a share of: nothing is known of them, or (kNever) nothing shall be.
+  void forget(std::uint64_t start, std::uint64_t bytes, std::uint8_t state = 0) noexcept;
   void reserve_aliases();
   void release_aliases() noexcept;
+
+  // What pages_ holds: less than kLooks is a count. kNever: the shadow has other addresses, too (virtual_memory.cpp).
+  static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint8_t kLooks = 16, kNever = 254, kKnown = 255;
 
   std::uint64_t capacity_ = 0;
   std::uint64_t next_ = 0;
   std::byte* data_ = nullptr;
   std::uint8_t* shadow_ = nullptr;
+  std::atomic<std::uint8_t>* pages_ = nullptr;
   std::map<std::uint64_t, std::uint64_t> live_;   // start -> bytes
   std::map<std::uint64_t, std::uint64_t> freed_;  // start -> bytes, reused when next_ reaches the end
   std::map<std::uint64_t, std::uint64_t> heap_;   // start -> bytes, of the live ones that kernels made

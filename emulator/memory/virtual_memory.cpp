@@ -63,6 +63,7 @@ void GlobalMemory::map(std::uint64_t address, const PhysicalMemory& memory) {
   };
   if (!place(data_ + start, 0) || !place(shadow_ + start, memory.bytes())) give_up("mmap");
   mapped_[start] = memory.bytes();
+  forget(start, memory.bytes(), kNever);
 }
 
 void GlobalMemory::unmap(std::uint64_t address) noexcept {
@@ -71,6 +72,7 @@ void GlobalMemory::unmap(std::uint64_t address) noexcept {
   if (it == mapped_.end()) return;
   mmap(data_ + it->first, it->second, PROT_READ | PROT_WRITE, kAnonymous, -1, 0);
   mmap(shadow_ + it->first, it->second, PROT_READ | PROT_WRITE, kAnonymous, -1, 0);
+  forget(it->first, it->second);
   mapped_.erase(it);
 }
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -110,6 +111,85 @@ TEST_CASE("sums of doubles keep the NaN that hardware gives") {
       CHECK(low == (lane == 5 ? 77 : lane == 9 ? 99 : numbers.out[at + 2 * lane]));
       CHECK(high == (lane == 5 ? 0x7FF80000 : lane == 9 ? 0xFFF80000 : numbers.out[at + 2 * lane + 1]));
     }
+}
+
+TEST_CASE("atomic operations: whole warps and warps without some lanes, alone and on one place") {
+  // Lane i acts on word 64 + i / share, and stores what was there.
+  struct Operation {
+    const char* name;
+    std::uint32_t (*apply)(std::uint32_t, std::uint32_t);
+  };
+  const Operation operations[] = {
+      {"atom.global.add.u32", [](std::uint32_t old, std::uint32_t b) { return old + b; }},
+      {"atom.add.u32", [](std::uint32_t old, std::uint32_t b) { return old + b; }},
+      {"atom.global.exch.b32", [](std::uint32_t, std::uint32_t b) { return b; }},
+      {"atom.global.max.u32", [](std::uint32_t old, std::uint32_t b) { return std::max(old, b); }},
+      {"atom.global.min.s32",
+       [](std::uint32_t old, std::uint32_t b) {
+         return static_cast<std::uint32_t>(std::min(static_cast<std::int32_t>(old), static_cast<std::int32_t>(b)));
+       }},
+      {"atom.global.xor.b32", [](std::uint32_t old, std::uint32_t b) { return old ^ b; }}};
+  for (const Operation& operation : operations)
+    for (const std::uint32_t share : {1u, 4u, 32u})
+      for (const std::uint32_t left_out : {0u, 0x80000001u, 0xFFFFFFF7u}) {
+        CAPTURE(operation.name);
+        CAPTURE(share);
+        CAPTURE(left_out);
+        const std::vector<std::uint32_t> in = random_words(160);
+        const std::string body = fmt::format(
+            "ld.global.u32 r1, [place];\ndiv.u32 r2, lane, {};\nmul.wide.u32 far, r2, 4;\nadd.s64 far, far, out;\n"
+            "@p {} r3, [far+256], r1;\n@p st.global.u32 [place+384], r3;",
+            share, operation.name);
+        const Outcome outcome = run(body, in, left_out);
+        CHECK(outcome.findings.empty());
+        std::vector<std::uint32_t> expected = in;
+        for (std::size_t lane = 0; lane < 32; ++lane) {
+          if ((left_out >> lane & 1) != 0) continue;
+          std::uint32_t& there = expected[64 + lane / share];
+          expected[96 + lane] = there;
+          there = operation.apply(there, in[lane]);
+        }
+        CHECK(outcome.out == expected);
+      }
+}
+
+TEST_CASE("pages that are known to be written: not after they are freed, nor poisoned, nor beyond the end") {
+  // Lane i loads words i, 32 + i, ... of `rounds` rows: often enough that whole pages are known.
+  const auto ptx = [](int rounds) {
+    return fmt::format(
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry test(.param .u64 buffer)\n{{\n.reg .pred p;\n"
+        ".reg .b32 lane, i, v;\n.reg .b64 at;\nld.param.u64 at, [buffer];\nmov.u32 lane, %tid.x;\n"
+        "mad.wide.u32 at, lane, 4, at;\nmov.u32 i, 0;\nAGAIN: ld.global.u32 v, [at];\nst.global.u32 [at], v;\n"
+        "add.s64 at, at, 128;\nadd.u32 i, i, 1;\nsetp.lt.u32 p, i, {};\n@p bra AGAIN;\nret;\n}}\n",
+        rounds);
+  };
+  EmulatedDevice device;
+  constexpr std::size_t kBytes = 16384;
+  const std::vector<std::byte> zeros(kBytes);
+  const auto names = [&](DevicePointer buffer, int rounds) {
+    const auto image = device.load_ptx(ptx(rounds), "test.ptx");
+    std::vector<void*> arguments{&buffer};
+    LaunchRequest request;
+    request.entry = image->entry("test");
+    request.block = {32, 1, 1};
+    request.parameters = arguments.data();
+    device.launch(request, {});
+    std::vector<std::string> found;
+    for (const EmulatorFinding& finding : device.take_findings()) found.push_back(finding.name);
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  const DevicePointer buffer = device.allocate(kBytes);
+  CHECK(names(buffer, 128) == Names{"global-uninitialised"});
+  CHECK(names(buffer, 128).empty());
+  device.copy_to_device(buffer, zeros.data(), kBytes);
+  CHECK(names(buffer, 128).empty());
+  CHECK(names(buffer, 129) == Names{"global-out-of-bounds"});
+  device.poison(buffer + 8192, 0xFF, 128);
+  CHECK(names(buffer, 128) == Names{"global-uninitialised"});
+  CHECK(device.uninitialised_bytes(buffer, kBytes) == 0);
+  device.free(buffer);
+  CHECK(names(buffer, 128) == Names{"global-out-of-bounds"});
 }
 
 }  // namespace tessera::emulator::whole_warp_access_test
