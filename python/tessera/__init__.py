@@ -35,6 +35,7 @@ from .operators import (
     moe_route,
     quantize,
     rows,
+    topk,
 )
 
 __version__ = _core.version()
@@ -65,5 +66,6 @@ __all__ = [
     "quantize",
     "rows",
     "set_default_jit",
+    "topk",
     "warm",
 ]
