@@ -10,6 +10,7 @@
 #include "tessera/spec/block_scale.h"
 #include "tessera/spec/operand_type.h"
 #include "tessera/spec/route_types.h"
+#include "tessera/spec/topk_types.h"
 #include "tessera/spec/types.h"
 
 namespace tessera {
@@ -141,8 +142,25 @@ inline constexpr Word<Scoring> kScoringWords[] = {{Scoring::softmax, "softmax", 
                                                   {Scoring::sqrt_softplus, "sqrt_softplus", "Scoring::sqrt_softplus"}};
 inline constexpr Word<Renormalize> kRenormalizeWords[] = {{Renormalize::off, "off", "Renormalize::off"},
                                                           {Renormalize::on, "on", "Renormalize::on"}};
+inline constexpr Word<Ties> kTiesWords[] = {{Ties::smaller, "smaller", "Ties::smaller"},
+                                            {Ties::larger, "larger", "Ties::larger"}};
+inline constexpr Word<ResultOrder> kResultOrderWords[] = {{ResultOrder::index, "index", "ResultOrder::index"},
+                                                          {ResultOrder::value, "value", "ResultOrder::value"}};
+inline constexpr Word<RowRange> kRowRangeWords[] = {{RowRange::all, "all", "RowRange::all"},
+                                                    {RowRange::lengths, "lengths", "RowRange::lengths"},
+                                                    {RowRange::starts, "starts", "RowRange::starts"}};
+inline constexpr Word<IndexForm> kIndexFormWords[] = {{IndexForm::columns, "columns", "IndexForm::columns"},
+                                                      {IndexForm::pages, "pages", "IndexForm::pages"},
+                                                      {IndexForm::offsets, "offsets", "IndexForm::offsets"}};
+inline constexpr Word<WithValues> kWithValuesWords[] = {{WithValues::off, "off", "WithValues::off"},
+                                                        {WithValues::on, "on", "WithValues::on"}};
 
 constexpr std::span<const Word<Scoring>> words_of(Scoring) { return kScoringWords; }
+constexpr std::span<const Word<Ties>> words_of(Ties) { return kTiesWords; }
+constexpr std::span<const Word<ResultOrder>> words_of(ResultOrder) { return kResultOrderWords; }
+constexpr std::span<const Word<RowRange>> words_of(RowRange) { return kRowRangeWords; }
+constexpr std::span<const Word<IndexForm>> words_of(IndexForm) { return kIndexFormWords; }
+constexpr std::span<const Word<WithValues>> words_of(WithValues) { return kWithValuesWords; }
 constexpr std::span<const Word<Renormalize>> words_of(Renormalize) { return kRenormalizeWords; }
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
 constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOperandTypeWords; }

@@ -36,6 +36,7 @@ from .operators import (
     moe_route,
     quantize,
     rows,
+    topk,
 )
 
 __version__ = _core.version()
@@ -70,5 +71,6 @@ __all__ = [
     "rows",
     "set_default_jit",
     "timeline",
+    "topk",
     "warm",
 ]

@@ -562,3 +562,56 @@ def moe_route(
         arguments["bias"] = bias
     kernel = _kernel("moe_route", of_logits, device, jit, chosen)
     return dict(kernel(device=device, stream=stream, logits=of_logits, scale=scale, **arguments))
+
+
+def topk(
+    scores: Any,
+    k: int,
+    *,
+    lengths: Any = None,
+    row_starts: Any = None,
+    block_table: Any = None,
+    page_size: int | None = None,
+    row_sequences: Any = None,
+    offsets: Any = None,
+    largest_index: bool = False,
+    order: str = "index",
+    values: bool = False,
+    device: Device = None,
+    stream: int | None = None,
+    jit: Jit | None = None,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """The k largest elements of each row of scores [m, n], exactly: "indices" int32 [m, k], with values=True "values" too.
+
+    lengths [m] int32: columns of each row, with row_starts [m] from there on (indices count from it). Rows with fewer than k end in
+    -1 and -inf. Indices ascend, or with order="value" the largest element stands first; of equal elements those with the smaller
+    index are taken, with largest_index=True those with the larger; a NaN stands behind every number. block_table
+    [sequences, max_pages] int32 with page_size: indices are places in the table's pages, by row_sequences [m] of each row's sequence
+    (none: row i is sequence i). offsets [m] int32: added to a row's indices. fp32, fp16 or bf16.
+
+    device, stream and errors: as of tessera.fmha.
+    """
+    of_scores = arrays.view("scores", scores)
+    chosen: dict[str, Any] = {
+        "dtype": of_scores.dtype,
+        "k": k,
+        "ties": "larger" if largest_index else "smaller",
+        "order": order,
+        "range": "all" if lengths is None else "lengths" if row_starts is None else "starts",
+        "index_form": "pages" if block_table is not None else "columns" if offsets is None else "offsets",
+        "values": "on" if values else "off",
+        "m": _power_of_two(of_scores.shape[0]),
+        "n": _power_of_two(of_scores.shape[1]),
+    }
+    given = {
+        "lengths": lengths,
+        "row_starts": row_starts,
+        "block_table": block_table,
+        "page_size": page_size,
+        "row_sequences": row_sequences,
+        "offsets": offsets,
+    }
+    arguments |= {name: value for name, value in given.items() if value is not None}
+    kernel = _kernel("topk", of_scores, device, jit, chosen)
+    return dict(kernel(device=device, stream=stream, scores=of_scores, **arguments))

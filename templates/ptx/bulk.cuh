@@ -11,4 +11,9 @@ __device__ __forceinline__ void bulk_load(unsigned destination, const void* sour
                : "memory");
 }
 
+// PTX ISA "cp.async.bulk.prefetch", PTX 8.0, sm_90. Into the L2; 16-byte aligned, a multiple of 16 bytes.
+__device__ __forceinline__ void bulk_prefetch(const void* source, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+}
+
 }  // namespace tessera::ptx

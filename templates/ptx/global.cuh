@@ -58,6 +58,10 @@ __device__ __forceinline__ void st_global_v2(void* p, unsigned x, unsigned y) {
 __device__ __forceinline__ void st_global_u32(void* p, unsigned x) {
   asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
 }
+// PTX ISA "st", PTX 1.0, any target.
+__device__ __forceinline__ void st_global_u16(void* p, unsigned x) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(p), "h"(static_cast<unsigned short>(x)) : "memory");
+}
 // PTX ISA "st", PTX 2.0, any target.
 __device__ __forceinline__ void st_global_u8(void* p, unsigned x) {
   asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(x) : "memory");

@@ -52,4 +52,14 @@ __device__ __forceinline__ void st_shared_u32(unsigned address, unsigned value) 
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+// PTX ISA "red", PTX 1.2, any target. Atomic; orders nothing: a barrier does.
+__device__ __forceinline__ void red_shared_add(unsigned address, unsigned value) {
+  asm volatile("red.relaxed.cta.shared::cta.add.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+// PTX ISA "st", PTX 2.0, any target. 8-byte aligned.
+__device__ __forceinline__ void st_shared_v2(unsigned address, unsigned x, unsigned y) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
+
 }  // namespace tessera::ptx

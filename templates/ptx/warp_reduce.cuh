@@ -15,5 +15,11 @@ __device__ __forceinline__ unsigned redux_min(unsigned x) {
   asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(least) : "r"(x));
   return least;
 }
+// PTX ISA "redux.sync", PTX 7.0, sm_80. All 32 lanes. Volatile: lanes meet.
+__device__ __forceinline__ unsigned redux_add(unsigned x) {
+  unsigned sum;
+  asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(x));
+  return sum;
+}
 
 }  // namespace tessera::ptx

@@ -231,6 +231,21 @@ inline std::vector<Problem> every_fact() {
                                                     {"scoring", scoring},
                                                     {"bias", dtype == DType::bf16 ? "none" : "column"},
                                                     {"grouping", grouping}}));
+  for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"})
+    for (const char* const dtype : {"f32", "f16", "bf16"})
+      for (const char* const range : {"all", "lengths", "starts"})
+        for (const char* const index_form : {"columns", "pages", "offsets"}) {
+          const bool is_f32 = dtype == std::string_view("f32"), is_all = range == std::string_view("all");
+          problems.push_back(problem_of("topk", {{"arch", arch},
+                                                 {"dtype", dtype},
+                                                 {"k", is_f32 ? "2048" : "300"},
+                                                 {"ties", is_all ? "larger" : "smaller"},
+                                                 {"order", is_f32 != is_all ? "value" : "index"},
+                                                 {"range", range},
+                                                 {"index_form", index_form},
+                                                 {"values", is_f32 ? "off" : "on"},
+                                                 {"m", is_all ? "1" : "unknown"}}));
+        }
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const int head_dim : {64, 128}) problems.push_back(AttentionQuantize{.head_dim = head_dim, .dtype = dtype});
   for (const KvLayout kv_layout : {KvLayout::dense, KvLayout::ragged, KvLayout::paged}) {

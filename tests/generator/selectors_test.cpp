@@ -135,6 +135,11 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     CHECK(moe_route_fields().size() == count_of(arch, dtype, experts, top_k, expert_groups, topk_groups, scoring, bias,
                                                 renormalize, grouping, alignment, m));
   }
+  {
+    const auto& [arch, dtype, k, ties, order, range, index_form, values, threads, ctas, m, n] = Topk{};
+    CHECK(topk_fields().size() ==
+          count_of(arch, dtype, k, ties, order, range, index_form, values, threads, ctas, m, n));
+  }
 }
 
 TEST_CASE("a Problem is a value: a copy keeps what it was when the other is changed") {

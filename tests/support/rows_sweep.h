@@ -262,7 +262,8 @@ class Launches {
     arguments.sizes = sizes_;
     values_ = launcher_.resolve_sizes(arguments);
     for (std::size_t i = 0; i < names.size(); ++i)
-      if (names[i].ends_with("_stride_row") && draw_.one_in(2)) sizes_[i] = values_[i] + 8 * draw_.pick(1, 3);
+      if ((names[i].ends_with("_stride_row") || names[i].ends_with("_stride_m")) && draw_.one_in(2))
+        sizes_[i] = values_[i] + 8 * draw_.pick(1, 3);
     arguments.sizes = sizes_;
     values_ = launcher_.resolve_sizes(arguments);
     for (const BufferSpec& spec : plan.buffers) add(spec, names, inputs);
