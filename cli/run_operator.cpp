@@ -19,6 +19,7 @@ std::unique_ptr<RunOperator> make_run_gemm();
 std::unique_ptr<RunOperator> make_run_rows();
 std::unique_ptr<RunOperator> make_run_mhc_product();
 std::unique_ptr<RunOperator> make_run_moe_route();
+std::unique_ptr<RunOperator> make_run_indexer();
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 namespace {
@@ -35,7 +36,8 @@ constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"},
                             {"rows", make_run_rows, ""},
                             {"mhc_product", make_run_mhc_product, ""},
-                            {"moe_route", make_run_moe_route, ""}};
+                            {"moe_route", make_run_moe_route, ""},
+                            {"indexer", make_run_indexer, ""}};
 
 bool takes(const RunRow& row, std::string_view flag) {
   return fmt::format(", {},", row.flags).find(fmt::format(", {},", flag)) != std::string::npos;

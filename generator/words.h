@@ -8,6 +8,7 @@
 
 #include "tessera/spec/attention_types.h"
 #include "tessera/spec/block_scale.h"
+#include "tessera/spec/indexer_types.h"
 #include "tessera/spec/operand_type.h"
 #include "tessera/spec/route_types.h"
 #include "tessera/spec/types.h"
@@ -141,7 +142,18 @@ inline constexpr Word<Scoring> kScoringWords[] = {{Scoring::softmax, "softmax", 
                                                   {Scoring::sqrt_softplus, "sqrt_softplus", "Scoring::sqrt_softplus"}};
 inline constexpr Word<Renormalize> kRenormalizeWords[] = {{Renormalize::off, "off", "Renormalize::off"},
                                                           {Renormalize::on, "on", "Renormalize::on"}};
+inline constexpr Word<ScoreColumns> kScoreColumnsWords[] = {
+    {ScoreColumns::keys, "keys", "ScoreColumns::keys"},
+    {ScoreColumns::compressed, "compressed", "ScoreColumns::compressed"}};
+inline constexpr Word<Outside> kOutsideWords[] = {{Outside::minus_inf, "minus_inf", "Outside::minus_inf"},
+                                                  {Outside::unwritten, "unwritten", "Outside::unwritten"}};
+inline constexpr Word<ContextLengths> kContextLengthsWords[] = {
+    {ContextLengths::sequence, "sequence", "ContextLengths::sequence"},
+    {ContextLengths::query, "query", "ContextLengths::query"}};
 
+constexpr std::span<const Word<ScoreColumns>> words_of(ScoreColumns) { return kScoreColumnsWords; }
+constexpr std::span<const Word<Outside>> words_of(Outside) { return kOutsideWords; }
+constexpr std::span<const Word<ContextLengths>> words_of(ContextLengths) { return kContextLengthsWords; }
 constexpr std::span<const Word<Scoring>> words_of(Scoring) { return kScoringWords; }
 constexpr std::span<const Word<Renormalize>> words_of(Renormalize) { return kRenormalizeWords; }
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }

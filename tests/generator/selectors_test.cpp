@@ -135,6 +135,13 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     CHECK(moe_route_fields().size() == count_of(arch, dtype, experts, top_k, expert_groups, topk_groups, scoring, bias,
                                                 renormalize, grouping, alignment, m));
   }
+  {
+    const auto& [arch, heads, head_dim, score_dtype, kv_layout, page_size, next_n, context_lengths, score_columns,
+                 outside, mma_kind, tile_q, consumers, stages, m, n, batch, pages, max_pages, columns] = Indexer{};
+    CHECK(indexer_fields().size() == count_of(arch, heads, head_dim, score_dtype, kv_layout, page_size, next_n,
+                                              context_lengths, score_columns, outside, mma_kind, tile_q, consumers,
+                                              stages, m, n, batch, pages, max_pages, columns));
+  }
 }
 
 TEST_CASE("a Problem is a value: a copy keeps what it was when the other is changed") {
