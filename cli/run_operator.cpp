@@ -20,6 +20,7 @@ std::unique_ptr<RunOperator> make_run_rows();
 std::unique_ptr<RunOperator> make_run_mhc_product();
 std::unique_ptr<RunOperator> make_run_moe_route();
 std::unique_ptr<RunOperator> make_run_topk();
+std::unique_ptr<RunOperator> make_run_indexer();
 std::unique_ptr<RunOperator> make_run_block_scale(std::string_view op);
 
 namespace {
@@ -37,7 +38,8 @@ constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"rows", make_run_rows, ""},
                             {"mhc_product", make_run_mhc_product, ""},
                             {"moe_route", make_run_moe_route, ""},
-                            {"topk", make_run_topk, ""}};
+                            {"topk", make_run_topk, ""},
+                            {"indexer", make_run_indexer, ""}};
 
 bool takes(const RunRow& row, std::string_view flag) {
   return fmt::format(", {},", row.flags).find(fmt::format(", {},", flag)) != std::string::npos;

@@ -8,6 +8,7 @@
 
 #include "tessera/spec/attention_types.h"
 #include "tessera/spec/block_scale.h"
+#include "tessera/spec/indexer_types.h"
 #include "tessera/spec/operand_type.h"
 #include "tessera/spec/route_types.h"
 #include "tessera/spec/topk_types.h"
@@ -154,7 +155,18 @@ inline constexpr Word<IndexForm> kIndexFormWords[] = {{IndexForm::columns, "colu
                                                       {IndexForm::offsets, "offsets", "IndexForm::offsets"}};
 inline constexpr Word<WithValues> kWithValuesWords[] = {{WithValues::off, "off", "WithValues::off"},
                                                         {WithValues::on, "on", "WithValues::on"}};
+inline constexpr Word<ScoreColumns> kScoreColumnsWords[] = {
+    {ScoreColumns::keys, "keys", "ScoreColumns::keys"},
+    {ScoreColumns::compressed, "compressed", "ScoreColumns::compressed"}};
+inline constexpr Word<Outside> kOutsideWords[] = {{Outside::minus_inf, "minus_inf", "Outside::minus_inf"},
+                                                  {Outside::unwritten, "unwritten", "Outside::unwritten"}};
+inline constexpr Word<ContextLengths> kContextLengthsWords[] = {
+    {ContextLengths::sequence, "sequence", "ContextLengths::sequence"},
+    {ContextLengths::query, "query", "ContextLengths::query"}};
 
+constexpr std::span<const Word<ScoreColumns>> words_of(ScoreColumns) { return kScoreColumnsWords; }
+constexpr std::span<const Word<Outside>> words_of(Outside) { return kOutsideWords; }
+constexpr std::span<const Word<ContextLengths>> words_of(ContextLengths) { return kContextLengthsWords; }
 constexpr std::span<const Word<Scoring>> words_of(Scoring) { return kScoringWords; }
 constexpr std::span<const Word<Ties>> words_of(Ties) { return kTiesWords; }
 constexpr std::span<const Word<ResultOrder>> words_of(ResultOrder) { return kResultOrderWords; }

@@ -17,4 +17,11 @@ __device__ __forceinline__ int forget(int value) {
   return value;
 }
 
+// The same of a pointer: it is kept as it is, and not put together again from its parts at each use.
+template <class T>
+__device__ __forceinline__ T* forget(T* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
+}
+
 }  // namespace tessera::ptx

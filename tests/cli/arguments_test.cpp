@@ -130,7 +130,7 @@ TEST_CASE("what people call a flag, a command, an action or an operator elsewher
   leads({"plan", "fmha", "--causal"}, "--mask causal");
   leads({"plan", "gemm", "--layout", "k"}, "--a-layout or --b-layout");
   leads({"plan", "fmha", "--layout", "k"}, "--v-layout");
-  leads({"plan", "fmha", "--heads", "8"}, "--heads-q or --heads-kv");
+  leads({"plan", "fmha", "--heads", "8"}, "heads_q or heads_kv");
   leads({"plan", "gemm", "--lda", "8"}, "--size lda=N");
   leads({"plan", "fmha", "--head_dim", "64"}, "--head-dim");
   leads({"plan", "fmha", "--head-dimm=64"}, "--head-dim");

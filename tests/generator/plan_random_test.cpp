@@ -39,18 +39,23 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
     if (selector.key == key && random() % 16 != 0) return "none";
   for (const char* const key : {"sink", "softcap", "alibi", "tree_mask"})
     if (selector.key == key && random() % 2 == 0) return "none";
+  const bool has_dense = std::find(selector.words.begin(), selector.words.end(), "dense") != selector.words.end();
   for (const char* const key : {"kv_pools", "kv_layout"})
-    if (selector.key == key && random() % 16 != 0) return "dense";
+    if (selector.key == key && has_dense && random() % 16 != 0) return "dense";
   if (selector.key == "v_is_k" && random() % 16 != 0) return "off";
+  if (selector.key == "page_size" && selector.kind == SelectorKind::fact) return random() % 4 != 0 ? "64" : "32";
   if ((selector.key == "page_size" || selector.key == "kv_copy") && random() % 16 != 0) return "auto";
   for (const char* const key :
        {"window_size_left", "window_size_right", "topk", "seqlen_swa", "pages", "max_pages", "tokens_k"})
     if (selector.key == key && random() % 32 != 0) return "unknown";
-  for (const char* const key : {"expert_groups", "topk_groups", "alignment"})
+  for (const char* const key : {"expert_groups", "topk_groups", "alignment", "next_n"})
     if (selector.key == key && random() % 2 == 0) return "1";
   if (selector.key == "v_layout" && random() % 8 != 0) return "mn";
   if (selector.key == "mma_kind" && random() % 8 != 0) return "wgmma.f16";
+  if (selector.key == "score_dtype" && random() % 8 != 0) return "f32";
   if (selector.key.ends_with("dtype") && random() % 2 == 0) return pick(kTypes);
+  if (selector.key == "heads" && random() % 8 != 0) return random() % 2 == 0 ? "32" : "64";
+  if ((selector.key == "tile_q" || selector.key == "consumers") && random() % 2 == 0) return "2";
   if (selector.key == "tile_m" && random() % 2 == 0) return random() % 2 == 0 ? "64" : "128";
   constexpr const char* kChains[] = {"rmsnorm+same",
                                      "residual(store)",

@@ -246,6 +246,23 @@ inline std::vector<Problem> every_fact() {
                                                  {"values", is_f32 ? "off" : "on"},
                                                  {"m", is_all ? "1" : "unknown"}}));
         }
+  for (const int heads : {8, 16, 32, 64})
+    for (const int head_dim : {32, 64, 128})
+      for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"}) {
+        const bool is_even = (heads / 8 + head_dim / 32) % 2 == 0;
+        Indexer facts{.arch = Arch::parse(arch), .heads = heads, .head_dim = head_dim};
+        facts.score_dtype = is_even ? DType::f32 : DType::bf16;
+        facts.outside = heads == 16 ? Outside::unwritten : Outside::minus_inf;
+        facts.score_columns = head_dim == 64 ? ScoreColumns::compressed : ScoreColumns::keys;
+        problems.push_back(facts);
+        facts.score_columns = ScoreColumns::keys;
+        facts.kv_layout = KvLayout::paged;
+        facts.page_size = heads == 8 ? 16 : heads == 16 ? 256 : 64;
+        facts.next_n = head_dim / 32;
+        facts.context_lengths = is_even ? ContextLengths::query : ContextLengths::sequence;
+        problems.push_back(facts);
+      }
+  problems.push_back(Indexer{.mma_kind = MmaKind::mma_f16});
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const int head_dim : {64, 128}) problems.push_back(AttentionQuantize{.head_dim = head_dim, .dtype = dtype});
   for (const KvLayout kv_layout : {KvLayout::dense, KvLayout::ragged, KvLayout::paged}) {

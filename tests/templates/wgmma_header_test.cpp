@@ -10,6 +10,7 @@
 #include "spec/fmha.h"
 #include "spec/fmha_latent.h"
 #include "spec/gemm.h"
+#include "spec/indexer.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +39,12 @@ TEST_CASE("so is that of keys that are values too") {
   const fmha_latent::Config c;
   const WgmmaShape shapes[] = {fmha_latent::score_wgmma(c), fmha_latent::own_wgmma(c), fmha_latent::other_wgmma(c)};
   CHECK(wgmma_header(shapes) == read(TESSERA_SOURCE_DIR "/templates/fmha_latent/default/wgmma_shapes.cuh"));
+}
+
+TEST_CASE("so is that of an indexer's scores") {
+  const indexer::Config c;
+  const WgmmaShape shapes[] = {indexer::product_shape(c)};
+  CHECK(wgmma_header(shapes) == read(TESSERA_SOURCE_DIR "/templates/indexer/default/wgmma_shapes.cuh"));
 }
 
 TEST_CASE("operands are numbered accumulators first, then A, B and the predicate") {

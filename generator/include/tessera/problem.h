@@ -7,6 +7,7 @@
 #include "tessera/copy2d_problem.h"
 #include "tessera/fmha_problem.h"
 #include "tessera/gemm_problem.h"
+#include "tessera/indexer_problem.h"
 #include "tessera/merge_problem.h"
 #include "tessera/mhc_product_problem.h"
 #include "tessera/moe_route_problem.h"
@@ -20,6 +21,6 @@ struct OperatorList {};
 
 /// In the order of documentation. What the library knows of one stands where operator_type() of it is defined.
 using Operators = OperatorList<Copy2d, Fmha, Merge, AttentionQuantize, Gemm, Quantize, Dequantize, ConvertScales, Gemv,
-                               Rows, MhcProduct, MoeRoute, Topk>;
+                               Rows, MhcProduct, MoeRoute, Topk, Indexer>;
 
 }  // namespace tessera

@@ -1,0 +1,287 @@
+#include "generator/indexer/indexer_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "generator/block_scaled/block_operator.h"
+#include "generator/candidates.h"
+#include "generator/family.h"
+#include "generator/field_table.h"
+#include "generator/indexer/indexer_launch.h"
+#include "generator/operator_words.h"
+#include "generator/wgmma_header.h"
+#include "generator/words.h"
+#include "tessera/error.h"
+
+namespace tessera {
+
+namespace {
+
+using indexer::Config;
+using indexer::Rule;
+
+constexpr int kTileQueries[] = {1, 2, 4, 8};
+constexpr int kConsumers[] = {2, 3, 4};
+constexpr int kStagesOfPages = 12, kLeastStagesOfPages = 8;
+constexpr int kManyColumns = 128;
+constexpr int kColumnsOfMma = 128;  // more take registers of the weights alone
+
+Config facts_of(const Indexer& problem, MmaKind mma_kind) {
+  return {.heads = problem.heads,
+          .head_dim = problem.head_dim,
+          .score_dtype = problem.score_dtype,
+          .kv_layout = problem.kv_layout,
+          .page_size = problem.page_size,
+          .next_n = problem.next_n,
+          .context_lengths = problem.context_lengths,
+          .score_columns = problem.score_columns,
+          .outside = problem.outside,
+          .mma_kind = mma_kind};
+}
+
+/// As many as there is room for, every consumer with as many as the others. Pages come from memory, at whose speed more
+/// than 100 KB on their way make the answers come later: 24 slots took 1.04 times as long as 12.
+int best_stages(Config c) {
+  c.stages = (indexer::is_paged(c) ? kStagesOfPages : indexer::kMaxStages) / c.consumers * c.consumers;
+  while (c.stages > c.consumers && why_invalid(c).rule == Rule::smem_exceeded) c.stages -= c.consumers;
+  if (indexer::is_paged(c) && indexer::min_ctas(c) == 1) {
+    Config two = c;
+    while (two.stages > kLeastStagesOfPages && indexer::min_ctas(two) == 1) two.stages -= c.consumers;
+    if (indexer::min_ctas(two) == 2) return two.stages;
+  }
+  return c.stages;
+}
+
+std::vector<Config> candidates_of(const Indexer& problem, MmaKind mma_kind) {
+  std::vector<Config> list;
+  for (const int tile_q : kTileQueries)
+    for (const int consumers : kConsumers) {
+      Config c = facts_of(problem, problem.mma_kind.value_or(mma_kind));
+      c.tile_q = problem.tile_q.value_or(indexer::is_paged(c) ? c.next_n : tile_q);
+      c.consumers = problem.consumers.value_or(consumers);
+      c.stages = problem.stages.value_or(c.consumers < 1 ? 1 : best_stages(c));
+      list.push_back(c);
+    }
+  return list;
+}
+
+void refuse_mma_kind(const Indexer& problem) {
+  throw Error(ErrorKind::unsupported,
+              fmt::format("mma_kind {} for {}: indexer has wgmma.f16 for sm_90a, and mma.f16 for every target",
+                          to_word(*problem.mma_kind), problem.arch.to_string()));
+}
+
+}  // namespace
+
+bool IndexerOperator::serves(const Indexer& problem) { return problem.mma_kind != MmaKind::mma_f16; }
+bool IndexerMmaOperator::serves(const Indexer&) { return true; }
+
+void IndexerOperator::require_facts(const Indexer& problem) {
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse_mma_kind(problem);
+}
+void IndexerMmaOperator::require_facts(const Indexer& problem) {
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_f16) refuse_mma_kind(problem);
+}
+
+std::vector<Config> IndexerOperator::candidates(const Indexer& problem) {
+  return candidates_of(problem, MmaKind::wgmma_f16);
+}
+std::vector<Config> IndexerMmaOperator::candidates(const Indexer& problem) {
+  return candidates_of(problem, MmaKind::mma_f16);
+}
+
+// The share of columns that are of queries, of the instructions with most columns; then the fewest consumers.
+double IndexerOperator::score(const Config& c, const Indexer& problem) {
+  const double queries =
+      indexer::is_paged(c) || problem.m < 0 ? c.tile_q : std::min<double>(c.tile_q, static_cast<double>(problem.m));
+  const double columns = queries * c.heads;
+  const bool is_mma = !indexer::uses_wgmma(c);
+  const double wanted = is_mma ? kColumnsOfMma : indexer::kMaxColumns;
+  double score = columns / (0.1 * wanted + indexer::columns_of_tile(c));
+  if (is_mma && indexer::columns_of_tile(c) > kColumnsOfMma) score *= 0.5;
+  // Of pages, which come at the memory's speed, three consumers with 128 columns took 0.92 of two's time; else two are
+  // no slower.
+  const int wanted_consumers = indexer::is_paged(c) && indexer::columns_of_tile(c) >= kManyColumns ? 3 : 2;
+  return score * (1 - 0.02 * std::abs(c.consumers - wanted_consumers));
+}
+
+std::string IndexerOperator::merit(const Config& c, const Indexer&) {
+  return fmt::format("{} of {} keys by {} columns", counted(c.consumers, "tile"), indexer::kTileKeys,
+                     indexer::columns_of_tile(c));
+}
+
+std::string IndexerOperator::label(const Config& c) {
+  return fmt::format("{} a tile, {}, {}", counted(c.tile_q, "query"), counted(c.consumers, "consumer"),
+                     counted(c.stages, "stage"));
+}
+
+std::string IndexerOperator::subject(const Config& c) {
+  return fmt::format("indexer of {} heads, head_dim {}, {}", c.heads, c.head_dim, label(c));
+}
+
+std::string IndexerOperator::explain(const Config& c, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found), bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::heads:
+      return fmt::format("{} heads: 8, 16, 32 or {}", found, bound);
+    case Rule::head_dim:
+      return fmt::format("head_dim {}: 32, 64 or {}", found, bound);
+    case Rule::score_dtype:
+      return fmt::format("scores of {}: f32 or bf16", to_word(c.score_dtype));
+    case Rule::kv_layout:
+      return fmt::format("kv_layout {}: ragged or paged", to_word(c.kv_layout));
+    case Rule::page_size:
+      return fmt::format("pages of {} keys: a power of two from 8 to {}", found, bound);
+    case Rule::page_size_without_pages:
+      return fmt::format("page_size {} with kv_layout ragged, which has no pages", found);
+    case Rule::next_n_out_of_range:
+      return fmt::format("next_n {}: 1 to {}", found, bound);
+    case Rule::next_n_without_pages:
+      return fmt::format("next_n {} with kv_layout ragged: only sequences in pages have queries of their own", found);
+    case Rule::lengths_without_pages:
+      return "context_lengths query with kv_layout ragged: there ks and ke say what each query sees";
+    case Rule::columns_of_pages:
+      return "score_columns compressed with kv_layout paged: a sequence's keys begin at column 0";
+    case Rule::mma_kind:
+      return fmt::format("mma_kind {}: wgmma.f16 or mma.f16", to_word(c.mma_kind));
+    case Rule::tile_q_out_of_range:
+      return fmt::format("{} queries in a tile: 1 to {}", found, bound);
+    case Rule::tile_q_of_pages:
+      return fmt::format("{} queries in a tile: with kv_layout paged the {} of a sequence", found, bound);
+    case Rule::columns_out_of_range:
+      return fmt::format("{} heads times {} queries are {} columns: at most {}", c.heads, c.tile_q, found, bound);
+    case Rule::consumers_out_of_range:
+      return fmt::format("{} consumers: 1 to {}", found, bound);
+    case Rule::stages_out_of_range:
+      return fmt::format("{} stages: 1 to {}", found, bound);
+    case Rule::stages_of_consumers:
+      return fmt::format("{} stages for {} consumers: as many for each needed", found, bound);
+    case Rule::registers_exceeded:
+      return fmt::format("{} registers for accumulators and weights, {} there: take fewer queries or consumers", found,
+                         bound);
+    case Rule::smem_exceeded:
+      return fmt::format("{} bytes of shared memory, {} available: take fewer queries or stages", found, bound);
+  }
+  return fmt::format("{}?", c.heads);
+}
+
+std::string IndexerOperator::kernel_name(Arch arch, const Config& c) {
+  std::string name = fmt::format("tessera_indexer_{}_h{}_d{}_{}", arch_name(arch.to_string()), c.heads, c.head_dim,
+                                 to_word(c.score_dtype));
+  if (indexer::is_paged(c)) {
+    name += fmt::format("_p{}_n{}", c.page_size, c.next_n);
+    if (c.context_lengths == ContextLengths::query) name += "_each";
+  }
+  if (c.score_columns == ScoreColumns::compressed) name += "_compressed";
+  if (c.outside == Outside::unwritten) name += "_unwritten";
+  return name +
+         fmt::format("_{}_q{}_w{}_s{}", indexer::uses_wgmma(c) ? "wgmma" : "mma", c.tile_q, c.consumers, c.stages);
+}
+
+void IndexerOperator::describe(const Config& c, Plan& plan) {
+  const bool is_paged = indexer::is_paged(c);
+  const auto loaded = [&](const char* name, std::string_view dtype, const char* use, std::string_view swizzle) {
+    OperandPlan operand = plain_operand(name, dtype, use);
+    operand.tensor_map_type = dtype == "f32" ? "f32" : "u8";
+    operand.swizzle = swizzle;
+    plan.operands.push_back(std::move(operand));
+  };
+  const std::string_view rows = to_word(indexer::swizzle(c));
+  loaded("q", "e4m3", "TMA load, columns of the product", rows);
+  loaded("weights", "f32", "TMA load", "none");
+  if (is_paged) {
+    loaded("cache", "u8", "TMA load, rows of the product and their scales", rows);
+    plan.operands.push_back(plain_operand("block_table", "s32", "read"));
+    plan.operands.push_back(plain_operand("context_lens", "s32", "read"));
+  } else {
+    loaded("k", "e4m3", "TMA load, rows of the product", rows);
+    loaded("k_scales", "f32", "TMA load", "none");
+    plan.operands.push_back(plain_operand("ks", "s32", "read"));
+    plan.operands.push_back(plain_operand("ke", "s32", "read"));
+  }
+  plan.operands.push_back(plain_operand("scores", to_word(c.score_dtype), "written"));
+  plan.mma_kind = to_word(c.mma_kind);
+  plan.smem_bytes = indexer::smem_bytes(c);
+  const indexer::SmemLayout layout = indexer::smem_layout(c);
+  const int slots = indexer::kQuerySlots;
+  plan.smem = {{"q", layout.q, layout.keys - layout.q, slots, {}},
+               {"keys", layout.keys, layout.weights - layout.keys, c.stages, {}},
+               {"weights", layout.weights, layout.scales - layout.weights, slots, {}},
+               {"scales of keys", layout.scales, layout.ranges - layout.scales, c.stages, {}},
+               {"ranges", layout.ranges, layout.deal - layout.ranges, slots, {}},
+               {"share", layout.deal, layout.barriers - layout.deal, 1, {}},
+               {"barriers", layout.barriers, layout.total - layout.barriers, 1, {}}};
+  const indexer::RegisterBudget budget = indexer::register_budget(c);
+  plan.entry_registers = budget.entry;
+  const int of_producer = budget.producer, of_consumer = budget.producer > 0 ? budget.consumer : 0;
+  plan.roles = {{.name = "load", .first_warp = 0, .warps = 1, .registers = of_producer},
+                {.name = "outside", .first_warp = 1, .warps = indexer::kFillWarps, .registers = of_producer},
+                {.name = "product", .first_warp = 4, .warps = 4 * c.consumers, .registers = of_consumer}};
+  plan.launch = indexer_launch(c, plan.arch.to_string(), plan.kernel);
+}
+
+std::string IndexerOperator::launch_bounds() {
+  return "tessera::indexer::threads(kConfig), tessera::indexer::min_ctas(kConfig)";
+}
+
+std::string IndexerOperator::call(const Config&) {
+  return "tessera::indexer::kernel<kConfig>(\n      {q, weights, keys, scales, static_cast<const int*>(first), "
+         "static_cast<const int*>(last), scores,\n"
+         "       scores_stride_m, table_stride, m, n, columns, max_pages})";
+}
+
+std::vector<SourceFile> IndexerOperator::generated_headers(const Config& c) {
+  if (!indexer::uses_wgmma(c)) return {};
+  const WgmmaShape shapes[] = {indexer::product_shape(c)};
+  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+}
+
+std::span<const Selector> indexer_fields() {
+  static const std::vector<Selector> table = {
+      field<&Indexer::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&Indexer::heads>("heads", "heads", "heads of a query: 8, 16, 32 or 64"),
+      field<&Indexer::head_dim>("head-dim", "head_dim", "elements of a head of q, and of a key: 32, 64 or 128"),
+      offer(field<&Indexer::score_dtype>("score-dtype", "score_dtype", "type of scores"), {"f32", "bf16"}),
+      offer(field<&Indexer::kv_layout>("kv-layout", "kv_layout",
+                                       "how keys lie: one behind the other, a range to each query (ragged), or in "
+                                       "pages of a cache (paged)"),
+            {"ragged", "paged"}),
+      field<&Indexer::page_size>("page-size", "page_size", "paged: keys of a page, a power of two from 8 to 256"),
+      field<&Indexer::next_n>("next-n", "next_n", "paged: queries of a sequence, 1 to 4"),
+      field<&Indexer::context_lengths>("context-lengths", "context_lengths",
+                                       "paged: a length for each sequence, or for each query"),
+      field<&Indexer::score_columns>("score-columns", "score_columns",
+                                     "column of a score: its key, or the key's place in the range (compressed)"),
+      field<&Indexer::outside>("outside", "outside", "what columns outside of a query's range get"),
+      offer(field<&Indexer::mma_kind>("mma-kind", "mma_kind", "matrix instruction"), {"wgmma.f16", "mma.f16"}),
+      field<&Indexer::tile_q>("tile-q", "tile_q", "queries of a tile"),
+      field<&Indexer::consumers>("consumers", "consumers", "warpgroups that multiply, a tile of 64 keys each"),
+      field<&Indexer::stages>("stages", "stages", "slots of the ring of keys, 64 each"),
+      field<&Indexer::m>("m", "m", "expected number of queries"),
+      field<&Indexer::n>("n", "n", "expected number of keys"),
+      field<&Indexer::batch>("batch", "batch", "paged: expected number of sequences"),
+      field<&Indexer::pages>("pages", "pages", "paged: expected pages of the cache"),
+      field<&Indexer::max_pages>("max-pages", "max_pages", "paged: expected entries of a sequence in the table"),
+      field<&Indexer::columns>("columns", "columns", "expected columns of scores"),
+  };
+  return table;
+}
+
+namespace {
+
+constexpr FamilyRow kIndexerFamilies[] = {family_row<IndexerOperator>("wgmma", kWgmmaTargets),
+                                          family_row<IndexerMmaOperator>("mma", kAllTargets)};
+constexpr OperatorType kIndexerType = make_operator_type<Indexer>(indexer_fields, kIndexerFamilies);
+
+}  // namespace
+
+template <>
+const OperatorType& operator_type<Indexer>() noexcept {
+  return kIndexerType;
+}
+
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// The warp that loads: queries and weights of a tile into a slot, what they see beside it, and tiles of keys into the
+// ring.
+#pragma once
+
+#include "common/ring.cuh"
+#include "indexer/ranges.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warp_reduce.cuh"
+#include "spec/indexer.h"
+
+namespace tessera::indexer {
+
+// A slot's full barrier.
+template <Config C>
+__device__ __forceinline__ unsigned query_barrier(unsigned smem, int slot) {
+  return common::barrier_at<barriers(C).queries>(smem, slot);
+}
+template <Config C>
+__device__ __forceinline__ unsigned key_barrier(unsigned smem, int slot) {
+  return common::barrier_at<barriers(C).keys>(smem, slot);
+}
+template <Config C>
+__device__ __forceinline__ Ranges ranges_of_slot(unsigned smem, int slot) {
+  return {smem + smem_layout(C).ranges + slot * ranges_slot_bytes(C)};
+}
+
+// The pages of some tiles, a lane each: reading them one by one would wait for the L2 every time.
+template <Config C>
+struct Pages {
+  int page = 0;   // of the lane
+  int first = 0;  // lane 0's place in the sequence's table
+
+  __device__ __forceinline__ void load(const Params& p, int sequence, int place, int pages) {
+    first = place;
+    const int own = place + static_cast<int>(threadIdx.x) % kWarp;
+    page = own < pages ? static_cast<int>(ptx::ld_global_u32(p.first + sequence * p.table_stride + own)) : -1;
+    if (static_cast<unsigned>(page) >= static_cast<unsigned>(p.n)) page = -1;  // loads zeros
+  }
+  __device__ __forceinline__ int at(int place) const { return __shfl_sync(0xffffffffu, page, place - first); }
+};
+
+// The whole warp.
+template <Config C>
+__device__ __forceinline__ void produce(const Params& p, unsigned smem, Share share) {
+  constexpr SmemLayout kLayout = smem_layout(C);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  common::RingPosition<kQuerySlots> of_q;
+  common::RingPosition<C.stages> ring;
+  Pages<C> pages;
+  long long left = share.count;
+  int key_tile = share.key_tile;
+  for (int tile = share.query_tile;; ++tile) {
+    const Range own = left > 0 && lane < C.tile_q ? range_of_query<C>(p, tile * C.tile_q + lane) : Range{};
+    const int end = static_cast<int>(ptx::redux_max(static_cast<unsigned>(own.end)));
+    const int begin = static_cast<int>(ptx::redux_min(own.end > 0 ? static_cast<unsigned>(own.begin) : 0x7fffffffu));
+    const KeyTiles all = tiles_between(begin, end);
+    if (left > 0 && all.count == 0) continue;
+    if (left > 0 && key_tile < 0) {  // its own cost comes first; it may be the share's last
+      left += key_tile;
+      key_tile = 0;
+    }
+    const int tiles = static_cast<int>(min(static_cast<long long>(all.count - key_tile), left));
+    const unsigned full = query_barrier<C>(smem, of_q.slot);
+    ptx::mbarrier_wait_parity(common::empty_behind<kQuerySlots>(full), of_q.parity ^ 1);
+    const unsigned ranges = ranges_of_slot<C>(smem, of_q.slot).slot;
+    if (lane < C.tile_q) {
+      ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane, static_cast<unsigned>(own.begin));
+      ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane + 4, static_cast<unsigned>(own.end));
+    }
+    const int first_key = all.begin + key_tile * kTileKeys;
+    if (lane == 0) {
+      ptx::st_shared_u32(ranges, static_cast<unsigned>(tiles));
+      ptx::st_shared_u32(ranges + 4, static_cast<unsigned>(first_key));
+      ptx::st_shared_u32(ranges + 8, static_cast<unsigned>(tile * C.tile_q));
+    }
+    __syncwarp();
+    if (left <= 0) {
+      if (ptx::elect_sync()) ptx::mbarrier_arrive(full);
+      break;
+    }
+    if (ptx::elect_sync()) {
+      ptx::mbarrier_arrive_expect_tx(full, query_bytes(C));
+      ptx::tma_load_3d(smem + kLayout.q + of_q.slot * q_slot_bytes(C), p.q, full, 0, 0, tile * C.tile_q);
+      ptx::tma_load_2d(smem + kLayout.weights + of_q.slot * weights_slot_bytes(C), p.weights, full, 0, tile * C.tile_q);
+    }
+    __syncwarp();
+    of_q.advance();
+    const int used_pages = is_paged(C) ? (end + C.page_size - 1) / C.page_size : 0;
+    if constexpr (is_paged(C)) pages.load(p, tile, first_key / C.page_size, used_pages);
+#pragma unroll 1
+    for (int i = 0; i < tiles; ++i) {
+      const unsigned key_full = key_barrier<C>(smem, ring.slot);
+      const unsigned keys = smem + kLayout.keys + ring.slot * key_slot_bytes(C);
+      const unsigned scales = smem + kLayout.scales + ring.slot * scales_slot_bytes(C);
+      const int key = first_key + i * kTileKeys;
+      int page[runs(C)] = {};
+      if constexpr (is_paged(C)) {
+        const int place = key / C.page_size;
+        if (place + runs(C) > pages.first + kWarp) pages.load(p, tile, place, used_pages);
+#pragma unroll
+        for (int run = 0; run < runs(C); ++run) page[run] = pages.at(place + run);
+      }
+      ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(key_full), ring.parity ^ 1);
+      if (ptx::elect_sync()) {
+        ptx::mbarrier_arrive_expect_tx(key_full, key_bytes(C));
+        if constexpr (is_paged(C)) {
+          const int in_page = key % C.page_size;  // 0 where a tile has more than one page
+#pragma unroll
+          for (int run = 0; run < runs(C); ++run) {
+            ptx::tma_load_3d_with_policy(keys + run * keys_of_run(C) * C.head_dim, p.keys, key_full, ptx::kEvictFirst,
+                                         0, in_page, page[run]);
+            ptx::tma_load_2d(scales + run * 4 * scales_pitch(C), p.scales, key_full,
+                             C.page_size * C.head_dim / 4 + in_page, page[run]);
+          }
+        } else {
+          ptx::tma_load_2d(keys, p.keys, key_full, 0, key);
+          ptx::tma_load_1d(scales, p.scales, key_full, key);
+        }
+      }
+      __syncwarp();
+      ring.advance();
+    }
+    left -= tiles;
+    key_tile = -kQueryTileCost;
+  }
+}
+
+}  // namespace tessera::indexer

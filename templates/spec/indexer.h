@@ -1,0 +1,219 @@
+// Scores of an indexer: which keys a query should attend to, by cheap products of 8 bits.
+//
+//   scores[i, j] = s[j] sum_h w[i, h] max(q[i, h] . k[j], 0)        for keys j of query i's range
+//
+// q and k are e4m3, w and the keys' scales s fp32, s not negative. A query sees a range of keys: ks[i] <= j < ke[i] of
+// keys that lie one behind the other, or the first ones of its sequence, which lie in pages of a cache.
+//
+// Keys give matrix instructions their rows, 64 to a tile, and heads of `tile_q` queries their columns: a key's heads
+// are then spread over the four lanes of a quad alone. A lane has the weights of its columns in registers, applies them
+// and the maximum to accumulators as they come, and four lanes add up. Of 128-byte rows wgmma takes two cycles for what
+// the epilogue does in one, so two warpgroups with a tile each keep the tensor cores busy. (They find turns by
+// themselves: made to multiply one after the other they took 1.06 times as long on an H200.)
+//
+// A tile of queries has so many tiles of keys: those from the first key that one of its queries sees to the last. All
+// tiles of keys are dealt to CTAs evenly, in one row, a tile of queries counting as one more: each CTA counts them
+// anew from ks and ke, or context_lens. One
+// warp loads by TMA: queries and weights into one of two slots, keys and scales into a ring; it writes beside the
+// queries which keys they see. The other three warps of its warpgroup write what lies outside of ranges.
+//
+// Numbers in memory may be anything: ranges are cut to the keys that there are and to the columns; a page outside of
+// the pool is one of zeros, for the tensor map says so; entries behind a sequence's last key are not read.
+//
+// Entry parameters, in this order:
+//   CUtensorMap q                                     e4m3 {head_dim, heads, m} in boxes of {head_dim, heads, tile_q}
+//   CUtensorMap weights                               f32 {heads, m} in boxes of {heads, tile_q}
+//   CUtensorMap keys                                  e4m3 {head_dim, n} in boxes of {head_dim, 64};
+//                                                     paged {head_dim, page_size, pages}, boxes of {head_dim, run, 1}
+//   CUtensorMap scales                                f32 {n} in boxes of {64}; paged {floats of a page, pages}, {run,
+//   1} const int* first, *last                           ks, ke; paged: block_table, context_lens void* scores; long
+//   long scores_stride_m, block_table_stride_batch int m, n, columns, max_pages                      n: paged: pages;
+//   the stride and max_pages: else 0
+// Keys of a run lie side by side in a page: as many as divide 64 and page_size. Rows in shared memory are head_dim
+// bytes wide and swizzled over as many.
+// Launch: grid {num_sms}, block {threads(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization.
+#pragma once
+
+#include "spec/kernel_parts.h"
+#include "spec/limits.h"
+#include "spec/wgmma_shape.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/spec/indexer_types.h"
+#include "tessera/spec/types.h"
+
+namespace tessera::indexer {
+
+struct Config {
+  int heads = 64;
+  int head_dim = 128;
+  DType score_dtype = DType::f32;
+  KvLayout kv_layout = KvLayout::ragged;
+  int page_size = 64;
+  int next_n = 1;
+  ContextLengths context_lengths = ContextLengths::sequence;
+  ScoreColumns score_columns = ScoreColumns::keys;
+  Outside outside = Outside::minus_inf;
+  MmaKind mma_kind = MmaKind::wgmma_f16;
+  int tile_q = 4;
+  int consumers = 2;
+  int stages = 16;
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kWarp = 32, kWarpgroup = 128, kTileKeys = 64;
+inline constexpr int kQuerySlots = 2;
+inline constexpr int kMaxColumns = 256, kMaxTileQueries = 16, kMaxConsumers = 4, kMaxStages = 24, kMaxNextN = 4;
+inline constexpr int kKeyAlignment = 8;  // of a tile's first key: sectors of scores, and 16 bytes of scales
+// What a tile of queries costs beside its tiles of keys, in these: its weights, and who waits for whom.
+inline constexpr int kQueryTileCost = 1;
+inline constexpr int kFillColumns = 4096;  // of a row, that a warp writes in one go
+inline constexpr int kFillWarps = 3;
+inline constexpr int kMaxSmemOfMma = 101376;  // of the targets that have the least
+
+TESSERA_HD constexpr bool is_paged(const Config& c) { return c.kv_layout == KvLayout::paged; }
+TESSERA_HD constexpr bool uses_wgmma(const Config& c) { return c.mma_kind == MmaKind::wgmma_f16; }
+TESSERA_HD constexpr int columns_of_tile(const Config& c) { return c.tile_q * c.heads; }
+TESSERA_HD constexpr int steps(const Config& c) { return c.head_dim / 32; }
+TESSERA_HD constexpr int threads(const Config& c) { return kWarpgroup * (1 + c.consumers); }
+TESSERA_HD constexpr Swizzle swizzle(const Config& c) {
+  return c.head_dim == 128 ? Swizzle::b128 : c.head_dim == 64 ? Swizzle::b64 : Swizzle::b32;
+}
+TESSERA_HD constexpr WgmmaShape product_shape(const Config& c) {
+  return {.n = columns_of_tile(c), .dtype = DType::e4m3, .steps = steps(c), .b_dtype = DType::e4m3, .has_begin = true};
+}
+// Keys that lie side by side: a box, of which a tile has so many. Its scales begin at a multiple of 128 bytes.
+TESSERA_HD constexpr int keys_of_run(const Config& c) {
+  return is_paged(c) && c.page_size < kTileKeys ? c.page_size : kTileKeys;
+}
+TESSERA_HD constexpr int runs(const Config& c) { return kTileKeys / keys_of_run(c); }
+TESSERA_HD constexpr int scales_pitch(const Config& c) { return keys_of_run(c) < 32 ? 32 : keys_of_run(c); }
+TESSERA_HD constexpr int page_bytes(const Config& c) { return c.page_size * (c.head_dim + 4); }
+
+// What wgmma's accumulators, the weights and the sums take.
+TESSERA_HD constexpr int registers_needed(const Config& c) {
+  return columns_of_tile(c) / 2 + columns_of_tile(c) / 4 + 2 * c.tile_q + 24;
+}
+// CTAs that a multiprocessor has room for. One is launched for each; with room for two the next launch's waits beside
+// it, its barriers and maps ready.
+TESSERA_HD constexpr int min_ctas(const Config& c);
+
+// Registers of a thread: as launched, of the warpgroup that loads, of one that multiplies; 0: as compiled. Only
+// accumulators of wgmma all live at once.
+struct RegisterBudget {
+  int entry = 0, producer = 0, consumer = 0;
+};
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (!uses_wgmma(c) || min_ctas(c) == 2) return {};
+  return c.consumers == 1   ? RegisterBudget{0, 0, 240}
+         : c.consumers == 2 ? RegisterBudget{168, 40, 232}
+         : c.consumers == 3 ? RegisterBudget{128, 32, 160}
+                            : RegisterBudget{96, 32, 112};
+}
+
+// Offsets from the start of shared memory, which is aligned to 1,024 bytes.
+struct SmemLayout {
+  int q = 0;        // two slots
+  int keys = 0;     // a ring
+  int weights = 0;  // beside q
+  int scales = 0;   // beside keys
+  int ranges = 0;   // beside q: see Ranges in templates/indexer/ranges.cuh
+  int deal = 0;     // where the CTA's share begins, and sums of warps
+  int barriers = 0;
+  int total = 0;
+};
+TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
+  return static_cast<int>(round_up(columns_of_tile(c) * c.head_dim, 1024));
+}
+TESSERA_HD constexpr int key_slot_bytes(const Config& c) { return kTileKeys * c.head_dim; }
+TESSERA_HD constexpr int weights_slot_bytes(const Config& c) {
+  return static_cast<int>(round_up(4 * columns_of_tile(c), 128));
+}
+TESSERA_HD constexpr int scales_slot_bytes(const Config& c) { return 4 * scales_pitch(c) * runs(c); }
+TESSERA_HD constexpr int ranges_slot_bytes(const Config& c) {
+  return static_cast<int>(round_up(16 + 8 * c.tile_q, 128));
+}
+inline constexpr int kDealBytes = 256;
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout layout;
+  layout.keys = kQuerySlots * q_slot_bytes(c);
+  layout.weights = layout.keys + c.stages * key_slot_bytes(c);
+  layout.scales = layout.weights + kQuerySlots * weights_slot_bytes(c);
+  layout.ranges = layout.scales + c.stages * scales_slot_bytes(c);
+  layout.deal = layout.ranges + kQuerySlots * ranges_slot_bytes(c);
+  layout.barriers = layout.deal + kDealBytes;
+  layout.total = layout.barriers + 16 * (kQuerySlots + c.stages);
+  return layout;
+}
+TESSERA_HD constexpr int smem_bytes(const Config& c) { return smem_layout(c).total; }
+// Rings have full barriers, then empty ones.
+struct Barriers {
+  common::BarrierRow queries, keys;
+};
+TESSERA_HD constexpr Barriers barriers(const Config& c) {
+  common::BarrierCursor cursor{{0, smem_layout(c).barriers, 0}};
+  Barriers rows;
+  rows.queries = cursor.take(2 * kQuerySlots);
+  rows.keys = cursor.take(2 * c.stages);
+  return rows;
+}
+TESSERA_HD constexpr int min_ctas(const Config& c) {
+  return uses_wgmma(c) && c.consumers <= 2 && registers_needed(c) <= 80 && smem_bytes(c) <= kMaxSmemBytesOfTwo ? 2 : 1;
+}
+// Bytes that come for a tile of queries, and for one of keys.
+TESSERA_HD constexpr int query_bytes(const Config& c) { return columns_of_tile(c) * (c.head_dim + 4); }
+TESSERA_HD constexpr int key_bytes(const Config& c) { return kTileKeys * (c.head_dim + 4); }
+
+// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
+enum class Rule {
+  ok,
+  heads,                    // heads; 64
+  head_dim,                 // head_dim; 128
+  score_dtype,              // bytes of a score; 4
+  kv_layout,                // 0; 0
+  page_size,                // keys of a page; 256
+  page_size_without_pages,  // page_size; 64
+  next_n_out_of_range,      // queries of a sequence; 4
+  next_n_without_pages,     // next_n; 1
+  lengths_without_pages,    // 0; 0
+  columns_of_pages,         // 0; 0
+  mma_kind,                 // 0; 0
+  tile_q_out_of_range,      // queries of a tile; 16
+  tile_q_of_pages,          // queries of a tile; next_n
+  columns_out_of_range,     // heads times queries of a tile; 256
+  consumers_out_of_range,   // warpgroups; 4
+  stages_out_of_range,      // stages; 24
+  stages_of_consumers,      // stages; warpgroups, of which they are a multiple
+  registers_exceeded,       // registers of a thread that multiplies; those that there are
+  smem_exceeded,            // bytes of shared memory; those that there are
+};
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (c.heads != 8 && c.heads != 16 && c.heads != 32 && c.heads != 64) return {Rule::heads, c.heads, 64};
+  if (c.head_dim != 32 && c.head_dim != 64 && c.head_dim != 128) return {Rule::head_dim, c.head_dim, 128};
+  if (c.score_dtype != DType::f32 && c.score_dtype != DType::bf16)
+    return {Rule::score_dtype, dtype_bytes(c.score_dtype), 4};
+  if (c.kv_layout != KvLayout::ragged && c.kv_layout != KvLayout::paged) return {Rule::kv_layout, 0, 0};
+  if (is_paged(c) && (c.page_size < 8 || c.page_size > 256 || (c.page_size & (c.page_size - 1)) != 0))
+    return {Rule::page_size, c.page_size, 256};
+  if (!is_paged(c) && c.page_size != Config{}.page_size)
+    return {Rule::page_size_without_pages, c.page_size, Config{}.page_size};
+  if (c.next_n < 1 || c.next_n > kMaxNextN) return {Rule::next_n_out_of_range, c.next_n, kMaxNextN};
+  if (!is_paged(c) && c.next_n != 1) return {Rule::next_n_without_pages, c.next_n, 1};
+  if (!is_paged(c) && c.context_lengths != ContextLengths::sequence) return {Rule::lengths_without_pages, 0, 0};
+  if (is_paged(c) && c.score_columns != ScoreColumns::keys) return {Rule::columns_of_pages, 0, 0};
+  if (c.mma_kind != MmaKind::wgmma_f16 && c.mma_kind != MmaKind::mma_f16) return {Rule::mma_kind, 0, 0};
+  if (c.tile_q < 1 || c.tile_q > kMaxTileQueries) return {Rule::tile_q_out_of_range, c.tile_q, kMaxTileQueries};
+  if (is_paged(c) && c.tile_q != c.next_n) return {Rule::tile_q_of_pages, c.tile_q, c.next_n};
+  if (columns_of_tile(c) > kMaxColumns) return {Rule::columns_out_of_range, columns_of_tile(c), kMaxColumns};
+  if (c.consumers < 1 || c.consumers > kMaxConsumers) return {Rule::consumers_out_of_range, c.consumers, kMaxConsumers};
+  if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
+  if (c.stages % c.consumers != 0) return {Rule::stages_of_consumers, c.stages, c.consumers};
+  if (uses_wgmma(c) && min_ctas(c) == 1 && registers_needed(c) > register_budget(c).consumer)
+    return {Rule::registers_exceeded, registers_needed(c), register_budget(c).consumer};
+  const int most = uses_wgmma(c) ? kMaxSmemBytes : kMaxSmemOfMma;
+  if (smem_bytes(c) > most) return {Rule::smem_exceeded, smem_bytes(c), most};
+  return {};
+}
+
+}  // namespace tessera::indexer
