@@ -75,8 +75,8 @@ ProductOperand product_operand(std::string_view buffer) {
 ProductTiles product_tiles(const Plan& plan) {
   ProductTiles tiles{.tile_m = plan.number("tile_m"),
                      .tile_n = plan.number("tile_n"),
-                     .cluster_m = plan.number("cluster_m"),
-                     .cluster_n = plan.number("cluster_n"),
+                     .cluster_m = plan.has_field("cluster_m") ? plan.number("cluster_m") : 1,
+                     .cluster_n = plan.has_field("cluster_n") ? plan.number("cluster_n") : 1,
                      .split_k = plan.number("split_k")};
   if (plan.has_field("swap_ab") && plan.field("swap_ab") == to_word(SwapAb::on)) {
     std::swap(tiles.tile_m, tiles.tile_n);

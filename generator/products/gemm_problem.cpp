@@ -5,6 +5,7 @@
 #include "generator/products/gemm_mma_operator.h"
 #include "generator/products/gemm_operator.h"
 #include "generator/products/gemm_tcgen05_operator.h"
+#include "generator/products/gemm_weights_operator.h"
 
 namespace tessera {
 
@@ -126,7 +127,8 @@ std::span<const Selector> gemm_fields() {
 
 namespace {
 
-constexpr FamilyRow kGemmFamilies[] = {family_row<GemmMmaOperator>("mma", kMmaTargets),
+constexpr FamilyRow kGemmFamilies[] = {family_row<GemmWeightsOperator>("weights", kWgmmaTargets),
+                                       family_row<GemmMmaOperator>("mma", kMmaTargets),
                                        family_row<GemmOperator>("wgmma", kWgmmaTargets),
                                        family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
 constexpr OperatorType kGemm = make_operator_type<Gemm>(gemm_fields, kGemmFamilies);

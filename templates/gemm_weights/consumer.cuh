@@ -1,0 +1,123 @@
+// A consumer warpgroup: its blocks of 64 columns of D, from the ring to D.
+//
+// Products come in groups of 64 of k for a block. While one is made the weights of the next are widened into other
+// registers; a group is waited for once the next is issued, because the tensor cores read the weights from the
+// registers until then. A slot is free when the first group of the next one was issued and waited for.
+#pragma once
+
+#include "common/ring.cuh"
+#include "gemm/epilogue.cuh"
+#include "gemm/matmul.cuh"
+#include "gemm_weights/params.cuh"
+#include "gemm_weights/schedule.cuh"
+#include "gemm_weights/split.cuh"
+#include "gemm_weights/widen.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/wgmma.cuh"
+#include "spec/gemm_weights.h"
+#include "spec/matrix_descriptor.h"
+
+namespace tessera::gemm_weights {
+
+template <Config C>
+struct Consumer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kBlocks = blocks(C);
+  static constexpr gemm::Config kEpilogue = epilogue_config(C);
+  using Mma = gemm::MmaOf<wgmma_shape(C)>;
+  using Accumulators = gemm::Accumulators<kEpilogue>;
+
+  const Params& p;
+  const unsigned smem;
+  const Schedule<C> schedule{p};
+  // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
+  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
+  common::RingPosition<C.stages> ring{};
+
+  __device__ __forceinline__ void release(int slot) const {
+    if (threadIdx.x % 32 == 0)
+      ptx::mbarrier_arrive(common::empty_behind<C.stages>(common::barrier_at<kBarriers.full>(smem, slot)));
+  }
+
+  template <int kHalf>
+  __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4],
+                                        int accumulate) const {
+    const unsigned panel = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C) + kHalf * panel_bytes(C);
+    const unsigned long long of_b = k_major_descriptor(panel, C.tile_m, Swizzle::b128);
+    unsigned long long steps[kStepsOfHalf];
+#pragma unroll
+    for (int i = 0; i < kStepsOfHalf; ++i) steps[i] = advance_descriptor(of_b, 32 * i);
+    ptx::wgmma_fence();
+    Mma::mma(sums, a, steps, accumulate);
+    ptx::wgmma_commit_group();
+    ptx::wgmma_wait_group<1>();
+  }
+
+  __device__ __forceinline__ void multiply(Accumulators& accumulators) {
+    if (schedule.k_begin == schedule.k_end) {
+      gemm::clear<kEpilogue>(accumulators);
+      return;
+    }
+    int previous = 0;
+#pragma unroll 1
+    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+      ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, ring.slot), ring.parity);
+      const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C) +
+                         warpgroup * kBlocks * weight_block_bytes(weights(C));
+      const int accumulate = step != schedule.k_begin;
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        const unsigned block = b + i * weight_block_bytes(weights(C));
+        const BlockScales<C> scales(block);
+        unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
+        widen_half<C, 0>(block, scales, first);
+        issue<0>(accumulators[i], first, accumulate);
+        if (i == 0 && accumulate) release(previous);
+        widen_half<C, 1>(block, scales, second);
+        issue<1>(accumulators[i], second, 1);
+      }
+      previous = ring.slot;
+      ring.advance();
+    }
+    ptx::wgmma_wait_group<0>();
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) Mma::hold(accumulators[i]);
+    release(previous);
+  }
+
+  // For the epilogue N is M: D leaves transposed.
+  __device__ __forceinline__ gemm::Params epilogue_params() const {
+    float alpha = p.alpha * static_cast<float>(1ull << packed_exponent(C.facts.b_type));
+    if (C.facts.b_type == OperandType::nvfp4 && p.scale_b != nullptr) alpha *= *p.scale_b;
+    return {p.d, p.d, p.d, p.d_pointer, p.c, p.bias, nullptr, nullptr, {}, {}, p.n, p.m, p.k, p.l, p.ldd, p.d_stride_l,
+            p.ldc, p.c_stride_l, alpha, p.beta};
+  }
+
+  __device__ __forceinline__ void run() {
+    Accumulators accumulators;
+    const gemm::Params params = epilogue_params();
+    gemm::Epilogue<kEpilogue> epilogue{
+        params, smem + kLayout.d.offset - gemm::smem_layout(kEpilogue).d.offset, warpgroup};
+    epilogue.row_end = p.n;
+    Parts<C> parts{smem, warpgroup, schedule.rank};
+#pragma unroll 1
+    for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+      multiply(accumulators);
+      const Tile tile = schedule.at(item);
+      if constexpr (C.split_k > 1) {
+        if (!parts.is_owner()) {
+          parts.share(accumulators[0]);
+          continue;
+        }
+        parts.add_up(accumulators[0]);
+      }
+      epilogue.store(gemm::WholeSums<kEpilogue>{accumulators}, tile.column + warpgroup * kBlocks * kWeightRows,
+                     tile.row, tile.batch);
+    }
+    epilogue.finish();
+    if constexpr (C.split_k > 1) parts.finish();
+  }
+};
+
+}  // namespace tessera::gemm_weights

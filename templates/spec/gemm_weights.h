@@ -1,0 +1,220 @@
+// Products with 4-bit weights on Hopper: what a Config is, which ones are legal, and everything that follows from one.
+//
+//   d[i, m, n] = activation(alpha * scale_b * sum_k a[i, m, k] * w[i, n, k] + beta * c[i, m, n] + bias[n])
+//
+// A is [l, m, k], K-major, bf16 or f16; W the weights, packed (spec/packed_weights.h): e2m1 with a scale for 16 or 32
+// of k. A weight times its scale is a number of A's type, exactly. D, C and bias are 16-bit. Sums are fp32.
+//
+// D is made transposed: the weights are the rows of wgmma, 64 for each block of a consumer warpgroup, and come from
+// registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
+// activations by TMA, blocks of weights as they lie, in bulk. Consumers widen a block's weights, 64 of k at a time,
+// while the products of those before are made.
+//
+// A cluster is split_k CTAs that share the k of a tile. Each leaves its sums in shared memory; warpgroup w's rows are
+// added up, in the order of the parts, and stored by the CTA of rank w % split_k.
+//
+// Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; d dims {n, m, l}, as spec/gemm.h has
+// it with swap_ab.
+//
+// Entry parameters, in this order: const __grid_constant__ TensorMap a, d; b; d_pointer; c (facts.c only); bias
+// (facts.bias only); float* scale_b (nvfp4 only; may be null: 1); int m, n, k, l; long long ldd, d_stride_l; long long
+// ldc, c_stride_l (facts.c only); float alpha; float beta (c).
+// Launch: clusters of split_k CTAs along x, as many as the device holds at once or one for each tile; block
+// num_threads(); dynamic shared memory smem_layout().total_bytes.
+#pragma once
+
+#include "spec/gemm.h"
+#include "spec/kernel_parts.h"
+#include "spec/limits.h"
+#include "spec/packed_weights.h"
+#include "spec/product_facts.h"
+#include "spec/wgmma_shape.h"
+#include "tessera/spec/types.h"
+
+namespace tessera::gemm_weights {
+
+using common::BarrierRow;
+using common::Role;
+using common::SmemRegion;
+using TmaBox = common::TmaBox<3>;
+
+struct Config {
+  ProductFacts facts{.b_type = OperandType::mxfp4};
+  int tile_m = 16;   // rows of d: columns of wgmma
+  int tile_n = 128;  // columns of d
+  int stages = 8;    // slots of the ring
+  int split_k = 1;   // CTAs that share the k of a tile
+  int raster = 8;    // tiles along m that are walked before the next one along n
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kMaxStages = 16;
+inline constexpr int kMaxParts = 4;
+inline constexpr int kPanelBytes = 128;                        // of a row of activations: a swizzle span
+inline constexpr int kPanels = kWeightDepth * 2 / kPanelBytes;  // of a slot
+inline constexpr int kStepsOfHalf = kWeightHalf / 16;           // wgmma instructions
+
+enum class Rule {
+  ok,
+  facts_of_others,         // 1; 0
+  activation_type,         // bits of A's type; 16
+  exponents_of_f16,        // 16; 16
+  output_type,             // bytes of D's type; 2
+  tile_m_not_supported,    // tile_m; 256
+  tile_n_not_supported,    // tile_n; 256
+  stages_out_of_range,     // stages; 16
+  split_k_out_of_range,    // split_k; 4
+  split_k_of_wide_tiles,   // blocks of a warpgroup; 1
+  raster_out_of_range,     // raster; 1,024
+  accumulators_exceed_registers,  // registers for accumulators per thread; those that the budget leaves
+  shared_memory_exceeded,  // bytes; 232,448
+};
+
+TESSERA_HD constexpr PackedWeights weights(const Config& c) {
+  return {c.facts.b_type, is_e2m1(c.facts.b_type) ? block_elements(block_format(c.facts.b_type)) : kWeightDepth, false};
+}
+TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
+TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
+// Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
+TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
+  return blocks_of_tile(c) == 4 && c.tile_m > 64 ? 2 : blocks_of_tile(c);
+}
+TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) / consumer_warpgroups(c); }
+TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
+
+// Rows of A that one copy loads; copies of rows behind the last are left out.
+TESSERA_HD constexpr int a_box_rows(const Config& c) { return c.tile_m <= 32 ? 8 : c.tile_m <= 128 ? 32 : 64; }
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return {{kPanelBytes / 2, a_box_rows(c), 1}}; }
+
+TESSERA_HD constexpr int panel_bytes(const Config& c) { return c.tile_m * kPanelBytes; }
+TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return kPanels * panel_bytes(c); }
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return blocks_of_tile(c) * weight_block_bytes(weights(c)); }
+
+// The Config of a product whose epilogue stores D: transposed, with so many blocks a warpgroup.
+TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
+  gemm::Config e;
+  e.facts = c.facts;
+  e.facts.b_type = c.facts.a_type;
+  e.tile_m = blocks(c) == 2 ? 256 : 128;
+  e.tile_n = c.tile_m;
+  e.stages = 2;
+  e.cluster_m = 1;
+  e.swap_ab = SwapAb::on;
+  return e;
+}
+
+struct SmemLayout {
+  SmemRegion a;         // [stages][2][tile_m][128 B]
+  SmemRegion b;         // [stages][tile_n / 64][block of packed weights]
+  SmemRegion d;         // [consumer warpgroup][2][panel of D, transposed]
+  SmemRegion parts;     // [tile_n / 64][tile_m / 8][128 threads][16 B], split_k > 1 only
+  SmemRegion barriers;  // in the order of Barriers
+  int total_bytes = 0;
+  int alignment = 1024;
+};
+
+struct Barriers {
+  BarrierRow full;     // [stages]
+  BarrierRow empty;    // [stages]
+  BarrierRow ready;    // [consumer warpgroup], split_k > 1 only: all parts of its rows lie in shared memory
+  BarrierRow fetched;  // [consumer warpgroup], split_k > 1 only: this CTA's part of them was read
+  int count = 0;       // of all
+};
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.full = cursor.take(c.stages);
+  b.empty = cursor.take(c.stages);
+  b.ready = cursor.take(c.split_k > 1 ? consumer_warpgroups(c) : 0);
+  b.fetched = cursor.take(c.split_k > 1 ? consumer_warpgroups(c) : 0);
+  b.count = cursor.next.index;
+  return b;
+}
+
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout layout;
+  layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
+  layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
+  const int staging = consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c));
+  layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
+  layout.parts = {"parts", end_of(layout.d), c.split_k > 1 ? c.tile_m * c.tile_n * 4 : 0};
+  layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
+  layout.total_bytes = end_of(layout.barriers);
+  return layout;
+}
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
+}
+
+struct RegisterBudget {
+  int entry = 0;
+  int producer = 0;
+  int consumer = 0;
+};
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  switch (consumer_warpgroups(c)) {
+    case 1:
+      return {240, 240, 240};
+    case 2:
+      return {168, 40, 232};
+    default:
+      return {96, 32, 112};
+  }
+}
+TESSERA_HD constexpr int accumulator_registers(const Config& c) { return blocks(c) * c.tile_m / 2; }
+// Widened weights of two products in turn, codes, scales, addresses.
+inline constexpr int kRegistersBesideAccumulators = 80;
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
+  const ProductFacts& f = c.facts;
+  if (f.gate != Gate::none || f.interleave != 1 || f.d_format != OutputFormat::plain || f.grouping != Grouping::none ||
+      f.gather != Gather::none || f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none ||
+      f.a_layout != Layout::k_major || f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
+    return {Rule::facts_of_others, 1, 0};
+  if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
+    return {Rule::activation_type, operand_bits(f.a_type), 16};
+  if (f.a_type == OperandType::f16 && f.b_type == OperandType::mxfp4) return {Rule::exponents_of_f16, 16, 16};
+  if (f.d_dtype != DType::bf16 && f.d_dtype != DType::f16) return {Rule::output_type, dtype_bytes(f.d_dtype), 2};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
+  if (c.tile_m < 16 || c.tile_m > 256 || c.tile_m % 16 != 0 || (c.tile_m > 32 && c.tile_m % a_box_rows(c) != 0))
+    return {Rule::tile_m_not_supported, c.tile_m, 256};
+  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
+  if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
+  if (c.split_k != 1 && c.split_k != 2 && c.split_k != kMaxParts)
+    return {Rule::split_k_out_of_range, c.split_k, kMaxParts};
+  if (c.split_k > 1 && blocks(c) > 1) return {Rule::split_k_of_wide_tiles, blocks(c), 1};
+  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
+  const int registers = register_budget(c).consumer - kRegistersBesideAccumulators;
+  if (accumulator_registers(c) > registers)
+    return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
+  const int bytes = smem_layout(c).total_bytes;
+  if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
+  return {};
+}
+
+// The most stages that fit, as many as a ring may have.
+TESSERA_HD constexpr int most_stages(Config c) {
+  c.stages = kMaxStages;
+  while (c.stages > 2 && smem_layout(c).total_bytes > kMaxSmemBytes) --c.stages;
+  return c.stages;
+}
+
+inline constexpr int kRoles = 3;
+TESSERA_HD constexpr Role role(const Config& c, int index) {
+  const RegisterBudget budget = register_budget(c);
+  if (index == 0) return {"load", 0, 1, budget.producer};
+  if (index == 1) return {"idle", 1, 3, budget.producer};
+  return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
+}
+
+// The products of 64 of k.
+TESSERA_HD constexpr WgmmaShape wgmma_shape(const Config& c) {
+  return {.n = c.tile_m, .dtype = a_dtype(c), .a_in_registers = true, .steps = kStepsOfHalf, .b_dtype = a_dtype(c)};
+}
+
+}  // namespace tessera::gemm_weights

@@ -1,0 +1,99 @@
+// Weights of four bits as a product on sm_90a reads them: made once by pack_weights, [l, ceil(n / 64), ceil(k / 128),
+// bytes of a block].
+//
+// A block has 64 rows of n and 128 of k: 4,096 bytes of codes, then the scales. A thread t of the warpgroup that
+// multiplies it finds its codes for 64 of k side by side, four words at (k / 64 * 128 + t) * 16, a word for each 16 of
+// k, as wgmma wants A in registers: with w = t / 32, g = t % 32 / 4, q = t % 4 the register r of the instruction has row
+// 16 w + g + 8 (r % 2), and k = 2 q + 8 (r / 2) in its low half, the next in its high half. So each half of a word has
+// the codes of four registers:
+//
+//   e2m1   sign of registers 0, 2, 3, 1 in bits 15, 14, 13, 12; magnitudes of 3, 0, 1, 2 in bits 11..9, 8..6, 5..3,
+//          2..0: a shift and a mask put a code where bf16 and f16 have sign, low exponent and high mantissa
+//   int4   register r in bits 4 r + 3 .. 4 r, as 0 to 15: of two's complement plus 8
+//
+// Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
+//
+//   mxfp4  [pair][k / 64][row][k / 32 % 2] bytes: ue8m0, codes above 160 as 161
+//   nvfp4  [pair][k / 64][row][k / 16 % 4] bytes: five bits of exponent, three of mantissa, so that subnormal scales are
+//          numbers as others are: 2^(e - 22) (1 + m / 8); of a scale of zero any, the block's magnitudes being zero
+//   int4   [pair][k / group][row] 16-bit numbers of the activations' type; then, with zero points, as many numbers that
+//          are taken off a code which has 128 (bf16) or 1,024 (f16) added: those plus the zero point
+//
+// Rows behind n and columns behind k have codes and scales of zero weight.
+#pragma once
+
+#include "tessera/spec/operand_type.h"
+#include "tessera/spec/types.h"
+
+namespace tessera {
+
+inline constexpr int kWeightRows = 64;      // of a block: wgmma M
+inline constexpr int kWeightDepth = 128;    // k of a block
+inline constexpr int kWeightHalf = 64;      // k whose codes a thread has side by side
+inline constexpr int kWeightCodeBytes = kWeightRows * kWeightDepth / 2;
+inline constexpr int kWeightPairs = kWeightRows / 2;  // of rows that share a thread
+inline constexpr int kLargestPackedUe8m0 = 160;       // 2^33; above stands 161, which multiplies as infinity
+inline constexpr int kPackedUe4m3Bias = 22;
+
+// What packed weights depend on: facts of a product and of pack_weights alike.
+struct PackedWeights {
+  OperandType type = OperandType::mxfp4;
+  int group = 32;           // k that share a scale
+  bool has_zeros = false;   // int4 with zero points
+
+  TESSERA_HD friend constexpr bool operator==(const PackedWeights&, const PackedWeights&) = default;
+};
+
+TESSERA_HD constexpr bool is_e2m1(OperandType type) { return type == OperandType::nvfp4 || type == OperandType::mxfp4; }
+// Bytes of the scales of a pair of rows, and with zero points of these.
+TESSERA_HD constexpr int pair_scale_bytes(const PackedWeights& w) {
+  return (is_e2m1(w.type) ? 2 : 4) * (kWeightDepth / w.group);
+}
+TESSERA_HD constexpr int pair_bytes(const PackedWeights& w) { return pair_scale_bytes(w) * (w.has_zeros ? 2 : 1); }
+TESSERA_HD constexpr int weight_block_bytes(const PackedWeights& w) {
+  return kWeightCodeBytes + kWeightPairs * pair_bytes(w);
+}
+
+// Of the four registers of an instruction: where a half has an e2m1's sign, and the lowest bit of its magnitude.
+TESSERA_HD constexpr int sign_bit(int r) { return r == 0 ? 15 : r == 1 ? 12 : r == 2 ? 14 : 13; }
+TESSERA_HD constexpr int magnitude_bit(int r) { return r == 3 ? 9 : 6 - 3 * r; }
+
+// A weight's place in its block: row 0 to 63, k 0 to 127.
+struct WeightPlace {
+  int word = 0;      // of four bytes
+  int half = 0;      // of the word
+  int reg = 0;       // whose code it is among the half's
+};
+TESSERA_HD constexpr WeightPlace weight_place(int row, int k) {
+  const int of_step = k % 16, thread = row / 16 * 32 + row % 8 * 4 + of_step % 8 / 2;
+  return {(k / kWeightHalf * 128 + thread) * 4 + k % kWeightHalf / 16, of_step % 2, row % 16 / 8 + of_step / 8 * 2};
+}
+// The pair of rows that a row belongs to, and which of both it is.
+TESSERA_HD constexpr int pair_of(int row) { return row / 16 * 8 + row % 8; }
+TESSERA_HD constexpr int row_in_pair(int row) { return row % 16 / 8; }
+// Where a scale stands among those of its block: a byte, of int4 a 16-bit number. `i`: k / group.
+TESSERA_HD constexpr int scale_place(const PackedWeights& w, int row, int i) {
+  const int scales = kWeightDepth / w.group;
+  if (!is_e2m1(w.type)) return (pair_of(row) * pair_bytes(w) / 2) + i * 2 + row_in_pair(row);
+  const int of_half = scales / 2;
+  return pair_of(row) * pair_bytes(w) + i / of_half * 2 * of_half + row_in_pair(row) * of_half + i % of_half;
+}
+
+// ue4m3 as a packed scale; 0 for a scale of zero, whose magnitudes are cleared.
+TESSERA_HD constexpr unsigned packed_ue4m3(unsigned code) {
+  code &= 0x7f;
+  if (code == 0x7f) return 0xff;  // NaN
+  if (code >= 8) return code + (static_cast<unsigned>(kPackedUe4m3Bias - 7) << 3);
+  if (code == 0) return 0;
+  const int top = code >= 4 ? 2 : code >= 2 ? 1 : 0;  // of a subnormal: code * 2^-9
+  const unsigned mantissa = (code << (3 - top)) & 7;
+  return static_cast<unsigned>(kPackedUe4m3Bias - 9 + top) << 3 | mantissa;
+}
+
+// What weights are multiplied by less than they say: the sums are multiplied by it in the end. Scales are then numbers
+// of the activations' type in every case.
+TESSERA_HD constexpr int packed_exponent(OperandType type) {
+  return type == OperandType::mxfp4 ? 32 : type == OperandType::nvfp4 ? 7 : 0;
+}
+
+}  // namespace tessera
