@@ -37,13 +37,10 @@ double packed_scale_value(OperandType type, std::uint8_t code) {
   return std::ldexp(1 + (code & 7) / 8.0, exponent - kPackedUe4m3Bias);
 }
 
-/// Bits of a code in its word: sign and magnitude apart.
-std::uint32_t placed(unsigned code, const WeightPlace& place) {
-  return (code >> 3 << sign_bit(place.reg) | (code & 7) << magnitude_bit(place.reg)) << (16 * place.half);
-}
 unsigned code_at(std::uint32_t word, const WeightPlace& place) {
-  const std::uint32_t half = word >> (16 * place.half);
-  return (half >> sign_bit(place.reg) & 1) << 3 | (half >> magnitude_bit(place.reg) & 7);
+  unsigned code = 0;
+  for (int bit = 0; bit < 4; ++bit) code |= (word >> code_bit(place.reg, place.half, bit) & 1) << bit;
+  return code;
 }
 
 std::uint32_t word_at(const std::byte* block, int word) {
@@ -89,7 +86,7 @@ Tensor pack_weights(const WeightRows& rows) {
         unsigned code = pair >> (column % 2 * 4) & 15;
         if (w.type == OperandType::nvfp4 && (scale & 0x7f) == 0) code &= 8;
         const WeightPlace place = weight_place(in_block, k);
-        add_to_word(block, place.word, placed(code, place));
+        add_to_word(block, place.word, placed_code(code, place.reg, place.half));
       }
   return packed;
 }

@@ -48,7 +48,7 @@ class Weights:
         bytes_ = self.values[rows].long()
         codes = torch.stack((table[bytes_ & 15], table[bytes_ >> 4]), -1).reshape(len(rows), self.k)
         scales = self.scales[rows]
-        scales = scales.view(torch.float8_e4m3fn).double() if self.format == "nvfp4" else torch.exp2(scales.double() - 127)
+        scales = scales.view(torch.float8_e4m3fn).float().double() if self.format == "nvfp4" else torch.exp2(scales.double() - 127)
         return codes * scales.repeat_interleave(self.group, 1)
 
 

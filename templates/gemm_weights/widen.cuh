@@ -3,8 +3,8 @@
 // mantissa is that type's number, subnormal ones among them, times a power of two; a multiplication with the scale,
 // which has the rest of that power in it, makes the weight. All of it is exact.
 //
-// Integer instructions are what limits products of few rows (a multiprocessor issues half as many as of others), so the
-// codes lie such that most registers need one mask, and shifts to the left, which are multiplications.
+// Products of few rows are limited by how many instructions a multiprocessor issues beside by memory, so the codes lie
+// such that most registers need one rotation and one mask.
 #pragma once
 
 #include "ptx/narrow.cuh"
@@ -14,22 +14,28 @@
 
 namespace tessera::gemm_weights {
 
-// Exponent and mantissa of an e2m1 in a number of the type: the lowest bit.
-TESSERA_HD constexpr int magnitude_target(DType dtype) { return dtype == DType::bf16 ? 6 : 9; }
-
-template <int kShift>
-__device__ __forceinline__ unsigned shifted(unsigned word) {
-  return kShift >= 0 ? word << (kShift >= 0 ? kShift : 0) : word >> (kShift < 0 ? -kShift : 0);
+// To the left; the compiler makes one instruction of it.
+template <int kBits>
+__device__ __forceinline__ unsigned rotated(unsigned word) {
+  if constexpr (kBits == 0) {
+    return word;
+  } else {
+    return word << kBits | word >> (32 - kBits);
+  }
 }
 
-// Register kR of an instruction, without its scale.
+// Register kR of an instruction, without its scale. f16 has exponent and mantissa three bits higher than bf16.
 template <DType kDType, int kR>
 __device__ __forceinline__ unsigned widen_e2m1(unsigned word) {
-  constexpr int kTarget = magnitude_target(kDType);
-  constexpr unsigned kMagnitude = 0x00070007u << kTarget, kSign = 0x80008000u;
-  constexpr int kSignShift = 15 - sign_bit(kR), kShift = kTarget - magnitude_bit(kR);
-  if constexpr (kSignShift == kShift) return shifted<kShift>(word) & (kMagnitude | kSign);
-  return (shifted<kShift>(word) & kMagnitude) | (shifted<kSignShift>(word) & kSign);
+  constexpr int kExponent = code_rotation(kR, 1), kMantissa = code_rotation(kR, 0);
+  if constexpr (kDType == DType::bf16) {
+    if constexpr (kR != 3) return (kR == 1 ? word << kExponent : rotated<kExponent>(word)) & 0x81C081C0u;
+    return (rotated<kExponent>(word) & 0x81808180u) | ((word << kMantissa) & 0x00400040u);
+  } else {
+    const unsigned sign = rotated<kExponent>(word) & 0x80008000u, exponent = rotated<kExponent + 3>(word);
+    if constexpr (kR != 3) return sign | (exponent & 0x0E000E00u);
+    return sign | (exponent & 0x0C000C00u) | ((word << (kMantissa + 3)) & 0x02000200u);
+  }
 }
 
 // The scales of a thread's two rows, of one block.

@@ -54,8 +54,7 @@ __device__ __forceinline__ unsigned code_word(const Source<C>& source, int first
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const unsigned code = codes >> (4 * i) & 15;
-      const unsigned magnitude = is_zero ? 0 : code & 7;
-      word |= ((code >> 3) << sign_bit(r) | magnitude << magnitude_bit(r)) << (16 * i);
+      word |= placed_code(is_zero ? code & 8 : code, r, i);
     }
   }
   return word;

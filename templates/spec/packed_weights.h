@@ -7,8 +7,9 @@
 // 16 w + g + 8 (r % 2), and k = 2 q + 8 (r / 2) in its low half, the next in its high half. So each half of a word has
 // the codes of four registers:
 //
-//   e2m1   sign of registers 0, 2, 3, 1 in bits 15, 14, 13, 12; magnitudes of 3, 0, 1, 2 in bits 11..9, 8..6, 5..3,
-//          2..0: a shift and a mask put a code where bf16 and f16 have sign, low exponent and high mantissa
+//   e2m1   where few instructions put it into bf16: register 0 has its codes in place, sign in bit 15 and exponent and
+//          mantissa in bits 8..6; rotating the word to the left by 4 does that for register 1, by 10 for register 2, by
+//          14 for sign and exponent of register 3, by 6 for its mantissa. These fill a word (no four rotations do)
 //   int4   register r in bits 4 r + 3 .. 4 r, as 0 to 15: of two's complement plus 8
 //
 // Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
@@ -54,9 +55,18 @@ TESSERA_HD constexpr int weight_block_bytes(const PackedWeights& w) {
   return kWeightCodeBytes + kWeightPairs * pair_bytes(w);
 }
 
-// Of the four registers of an instruction: where a half has an e2m1's sign, and the lowest bit of its magnitude.
-TESSERA_HD constexpr int sign_bit(int r) { return r == 0 ? 15 : r == 1 ? 12 : r == 2 ? 14 : 13; }
-TESSERA_HD constexpr int magnitude_bit(int r) { return r == 3 ? 9 : 6 - 3 * r; }
+// Where a word has bit `bit` of an e2m1 (3: sign, 0: mantissa) of register r, half `half`.
+TESSERA_HD constexpr int code_rotation(int r, int bit) { return r == 0 ? 0 : r == 1 ? 4 : r == 2 ? 10 : bit == 0 ? 6 : 14; }
+TESSERA_HD constexpr int code_bit(int r, int half, int bit) {
+  const int in_bf16 = bit == 3 ? 15 : 6 + bit;
+  return (32 + 16 * half + in_bf16 - code_rotation(r, bit)) % 32;
+}
+// A code in its word.
+TESSERA_HD constexpr unsigned placed_code(unsigned code, int r, int half) {
+  unsigned word = 0;
+  for (int bit = 0; bit < 4; ++bit) word |= (code >> bit & 1u) << code_bit(r, half, bit);
+  return word;
+}
 
 // A weight's place in its block: row 0 to 63, k 0 to 127.
 struct WeightPlace {
