@@ -122,8 +122,8 @@ class RunGemm final : public RunOperator {
         const reference::Fill fill = flags.inputs == "integer"    ? reference::Fill::integer
                                      : flags.inputs == "standard" ? reference::Fill::standard
                                                                   : reference::Fill::normal;
-        tensor = reference::random_packed_weights(product_facts(plan.problem.as<Gemm>()).b_type, size("l"), size("n"),
-                                                  size("k"), fill, static_cast<std::uint64_t>(flags.seed), stream);
+        tensor = reference::random_packed_weights(weights_of(plan), size("l"), size("n"), size("k"), fill,
+                                                  static_cast<std::uint64_t>(flags.seed), stream);
       } else if (buffer.name == "sfa" || buffer.name == "sfb") {
         fill_factors(tensor, flags, stream);
       } else if (buffer.name == "indices") {
@@ -164,7 +164,7 @@ class RunGemm final : public RunOperator {
     check.jobs = jobs;
     reference::Tensor weights;
     if (has_packed_weights(plan)) {
-      weights = reference::decode_packed_weights(facts.b_type, inputs.at("b").view(), flags.sizes.at("n"),
+      weights = reference::decode_packed_weights(weights_of(plan), inputs.at("b").view(), flags.sizes.at("n"),
                                                  flags.sizes.at("k"));
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
@@ -189,6 +189,10 @@ class RunGemm final : public RunOperator {
 
  private:
   static bool has_packed_weights(const Plan& plan) { return plan.family == "weights"; }
+  static reference::WeightFacts weights_of(const Plan& plan) {
+    const Gemm& facts = plan.problem.as<Gemm>();
+    return reference::weight_facts(product_facts(facts).b_type, facts.b_group, facts.zero_points, facts.dtype);
+  }
 
   /// Whether an operand's values are two a byte.
   static bool is_packed(const Gemm& facts, bool is_b) {

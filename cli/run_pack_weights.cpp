@@ -36,7 +36,7 @@ class RunPackWeights final : public RunOperator {
       if (buffer.role == BufferRole::output) continue;
       std::vector<std::int64_t> shape;
       for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
-      reference::Tensor tensor(DType::u8, shape);
+      reference::Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
       const reference::CounterRandom random(static_cast<std::uint64_t>(flags.seed), stream);
       for (std::size_t i = 0; i < tensor.bytes.size(); ++i) tensor.bytes[i] = static_cast<std::byte>(random.bits(i));
       all.emplace(buffer.name, std::move(tensor));
@@ -49,9 +49,12 @@ class RunPackWeights final : public RunOperator {
                                 const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,
                                 int) const override {
     const auto& facts = plan.problem.as<PackWeights>();
-    return reference::check_pack_weights({operand_type(facts.format), inputs.at("values").bytes, inputs.at("scales").bytes,
-                                          facts.scale_form, flags.sizes.at("l"), flags.sizes.at("n"), flags.sizes.at("k")},
-                                         outputs.at("packed").view());
+    reference::WeightRows rows{
+        reference::weight_facts(operand_type(facts.format), facts.group, facts.zero_points, facts.dtype),
+        inputs.at("values").bytes, inputs.at("scales").bytes, {}, facts.scale_form, flags.sizes.at("l"),
+        flags.sizes.at("n"), flags.sizes.at("k")};
+    if (facts.zero_points == ZeroPoints::given) rows.zeros = inputs.at("zeros").bytes;
+    return reference::check_pack_weights(rows, outputs.at("packed").view());
   }
 };
 

@@ -17,6 +17,7 @@ OperandType a_type(const Gemm& problem) {
 }
 
 OperandType b_type(const Gemm& problem) {
+  if (problem.b_int4) return OperandType::int4;
   if (problem.b_format) return operand_type(*problem.b_format);
   return problem.b_dtype ? operand_type(*problem.b_dtype) : a_type(problem);
 }

@@ -81,6 +81,10 @@ Cost cost_of(const Config& c, const Gemm& p) {
   return cost;
 }
 
+Config facts_of(const Gemm& p) {
+  return {.facts = product_facts(p), .b_group = p.b_group, .zero_points = p.zero_points};
+}
+
 std::string types_text(const Config& c) {
   return fmt::format("{} x {}", to_word(c.facts.a_type), to_word(c.facts.b_type));
 }
@@ -108,13 +112,13 @@ void require_pins(const Gemm& p) {
 }  // namespace
 
 bool GemmWeightsOperator::serves(const Gemm& problem) {
-  return has_family(problem.arch, MmaFamily::wgmma) && !problem.format && problem.b_format &&
-         value_bits(*problem.b_format) == 4;
+  if (!has_family(problem.arch, MmaFamily::wgmma) || problem.format) return false;
+  return problem.b_int4 || (problem.b_format && value_bits(*problem.b_format) == 4);
 }
 
 void GemmWeightsOperator::require_facts(const Gemm& problem) {
   require_pins(problem);
-  const Config c{.facts = product_facts(problem)};
+  const Config c = facts_of(problem);
   if (const Verdict verdict = gemm_weights::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
 }
@@ -125,13 +129,13 @@ std::vector<Config> GemmWeightsOperator::candidates(const Gemm& problem) {
     for (const int tile_n : kColumns)
       for (const int split_k : kParts) {
         if (split_k > 1 && tile_m > kMostSplitRows && !problem.split_k) continue;
-        Config c{.facts = product_facts(problem),
-                 .tile_m = problem.tile_m.value_or(tile_m),
-                 .tile_n = problem.tile_n.value_or(tile_n),
-                 .split_k = problem.split_k.value_or(split_k)};
-        if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) c.stages = 2;
+        Config c = facts_of(problem);
+        c.tile_m = problem.tile_m.value_or(tile_m);
+        c.tile_n = problem.tile_n.value_or(tile_n);
+        c.split_k = problem.split_k.value_or(split_k);
         c.raster = problem.raster.value_or(raster_of(std::max(c.tile_m, 1)));
-        if (why_invalid([&] { Config two = c; two.stages = 2; return two; }()).ok()) c.stages = most_stages(c);
+        c.stages = 2;
+        if (why_invalid(c).ok()) c.stages = most_stages(c);
         c.stages = problem.stages.value_or(c.stages);
         list.push_back(c);
       }
@@ -171,7 +175,13 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::exponents_of_f16:
       return "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4";
     case Rule::output_type:
-      return fmt::format("d is {}: must be bf16 or f16 beside 4-bit weights", to_word(config.facts.d_dtype));
+      return fmt::format("d is {}: must be f32, bf16 or f16 beside 4-bit weights",
+                         to_word(config.facts.d_dtype));
+    case Rule::int4_alone:
+      return fmt::format("b_group and zero_points are for int4: {} has a scale for {}", to_word(config.facts.b_type),
+                         block_elements(block_format(config.facts.b_type)));
+    case Rule::group_of_int4:
+      return fmt::format("b_group {}: 32, 64 or {} allowed", found, bound);
     case Rule::tile_m_not_supported:
       return fmt::format("tile_m {}: a multiple of 16 up to {} needed (columns of wgmma, in boxes of {})", found, bound,
                          config.tile_m > 0 ? gemm_weights::a_box_rows(config) : 8);
@@ -198,6 +208,8 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
 std::string GemmWeightsOperator::kernel_name(Arch arch, const Config& c) {
   const std::string_view a = to_word(c.facts.a_type), d = to_word(c.facts.d_dtype);
   std::string name = fmt::format("tessera_gemm_{}_{}_{}", arch_name(arch.to_string()), a, to_word(c.facts.b_type));
+  if (c.facts.b_type == OperandType::int4) name += fmt::format("_g{}", c.b_group);
+  if (c.zero_points == ZeroPoints::given) name += "_z";
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}x{}_s{}_k{}", c.tile_m, c.tile_n, c.stages, c.split_k);
   if (c.raster != raster_of(c.tile_m)) name += fmt::format("_r{}", c.raster);
@@ -218,12 +230,13 @@ void describe_smem(const Config& c, Plan& plan) {
   };
   ring(layout.a, "activations");
   ring(layout.b, "packed weights");
-  plan.smem.push_back({layout.d.name,
-                       layout.d.offset,
-                       layout.d.bytes,
-                       gemm_weights::consumer_warpgroups(c) * gemm::kStagingSlots,
-                       {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
-                        {"panel of D, being stored", "consumer", "the store before last has read it"}}});
+  if (gemm_weights::has_d_map(c))
+    plan.smem.push_back({layout.d.name,
+                         layout.d.offset,
+                         layout.d.bytes,
+                         gemm_weights::consumer_warpgroups(c) * gemm::kStagingSlots,
+                         {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
+                          {"panel of D, being stored", "consumer", "the store before last has read it"}}});
   if (c.split_k > 1)
     plan.smem.push_back({layout.parts.name,
                          layout.parts.offset,
@@ -248,6 +261,7 @@ GemmLaunch launch_of(const Config& c) {
           .smem_bytes = gemm_weights::smem_layout(c).total_bytes,
           .a = {.box = extents_of(gemm_weights::a_box(c))},
           .d = {.box = extents_of(gemm::d_box(epilogue)), .swizzle = tensor_map_swizzle(gemm::d_swizzle(epilogue))},
+          .has_d_map = gemm_weights::has_d_map(c),
           .packed_bytes = weight_block_bytes(gemm_weights::weights(c)),
           .packed_group = gemm_weights::weights(c).group,
           .has_scale_b = c.facts.b_type == OperandType::nvfp4,
@@ -268,8 +282,10 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   };
   plan.operands = {mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
                    plain_operand("b", to_word(facts.b_type), "weights and scales, packed: by bulk copies, to registers"),
-                   mapped("d", facts.d_dtype, gemm::d_swizzle(gemm_weights::epilogue_config(config)),
-                          "D, stored through shared memory")};
+                   gemm_weights::has_d_map(config)
+                       ? mapped("d", facts.d_dtype, gemm::d_swizzle(gemm_weights::epilogue_config(config)),
+                                "D, stored through shared memory")
+                       : plain_operand("d", to_word(facts.d_dtype), "D, stored from registers")};
   describe_smem(config, plan);
   plan.entry_registers = gemm_weights::register_budget(config).entry;
   for (int i = 0; i < gemm_weights::kRoles; ++i) {
@@ -287,10 +303,10 @@ std::string GemmWeightsOperator::launch_bounds() { return "tessera::gemm_weights
 std::string GemmWeightsOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
   return fmt::format(
-      "tessera::gemm_weights::kernel<kConfig>(\n      {{a, d, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
+      "tessera::gemm_weights::kernel<kConfig>(\n      {{a, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
       "alpha, {}}})",
-      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
-      config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
+      gemm_weights::has_d_map(config) ? "d" : "a", has_c ? "c" : "nullptr",
+      config.facts.bias == Bias::column ? "bias" : "nullptr", config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
       has_c ? "beta" : "0.0f");
 }
 

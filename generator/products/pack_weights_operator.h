@@ -33,9 +33,12 @@ struct PackWeightsOperator {
   /// In the order of generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [format, scale_form] = config;
+    const auto& [format, scale_form, dtype, group, zero_points] = config;
     visit("format", format);
     visit("scale_form", scale_form);
+    visit("dtype", dtype);
+    visit("group", group);
+    visit("zero_points", zero_points);
   }
 };
 

@@ -41,41 +41,38 @@ struct Consumer {
   }
 
   template <int kHalf>
-  __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4],
-                                        int accumulate) const {
+  __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4]) const {
     const unsigned panel = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C) + kHalf * panel_bytes(C);
     const unsigned long long of_b = k_major_descriptor(panel, C.tile_m, Swizzle::b128);
     unsigned long long steps[kStepsOfHalf];
 #pragma unroll
     for (int i = 0; i < kStepsOfHalf; ++i) steps[i] = advance_descriptor(of_b, 32 * i);
     ptx::wgmma_fence();
-    Mma::mma(sums, a, steps, accumulate);
+    Mma::mma(sums, a, steps, 1);
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<1>();
   }
 
   __device__ __forceinline__ void multiply(Accumulators& accumulators) {
-    if (schedule.k_begin == schedule.k_end) {
-      gemm::clear<kEpilogue>(accumulators);
-      return;
-    }
+    // Sums begin with zeros, not with a product that overwrites: a part of K without a step has no path of its own, on
+    // which the compiler would keep all sums a second time.
+    gemm::clear<kEpilogue>(accumulators);
     int previous = 0;
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, ring.slot), ring.parity);
       const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C) +
                          warpgroup * kBlocks * weight_block_bytes(weights(C));
-      const int accumulate = step != schedule.k_begin;
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
         const unsigned block = b + i * weight_block_bytes(weights(C));
         const BlockScales<C> scales(block);
         unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
         widen_half<C, 0>(block, scales, first);
-        issue<0>(accumulators[i], first, accumulate);
-        if (i == 0 && accumulate) release(previous);
+        issue<0>(accumulators[i], first);
+        if (i == 0 && step != schedule.k_begin) release(previous);
         widen_half<C, 1>(block, scales, second);
-        issue<1>(accumulators[i], second, 1);
+        issue<1>(accumulators[i], second);
       }
       previous = ring.slot;
       ring.advance();
@@ -83,7 +80,7 @@ struct Consumer {
     ptx::wgmma_wait_group<0>();
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) Mma::hold(accumulators[i]);
-    release(previous);
+    if (schedule.k_begin != schedule.k_end) release(previous);
   }
 
   // For the epilogue N is M: D leaves transposed.
@@ -92,6 +89,25 @@ struct Consumer {
     if (C.facts.b_type == OperandType::nvfp4 && p.scale_b != nullptr) alpha *= *p.scale_b;
     return {p.d, p.d, p.d, p.d_pointer, p.c, p.bias, nullptr, nullptr, {}, {}, p.n, p.m, p.k, p.l, p.ldd, p.d_stride_l,
             p.ldc, p.c_stride_l, alpha, p.beta};
+  }
+
+  // fp32: eight lanes write neighbours.
+  __device__ __forceinline__ void store_from_registers(const gemm::Params& params, const Accumulators& accumulators,
+                                                       int column, const Tile& tile) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int first = column + static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (int v = 0; v < C.tile_m / 2; v += 2) {
+        const int of_n = first + i * kWeightRows + v / 2 % 2 * 8, of_m = tile.row + v / 4 * 8 + lane % 4 * 2;
+        float pair[2] = {accumulators[i][v], accumulators[i][v + 1]};
+        gemm::finish_pair<C.facts, DType::f32, true>(pair, params, params.alpha, of_n, p.n, of_m, tile.batch);
+        float* const to = static_cast<float*>(p.d_pointer) + tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
+        if (of_n < p.n && of_m < p.m) to[0] = pair[0];
+        if (of_n < p.n && of_m + 1 < p.m) to[p.ldd] = pair[1];
+      }
+    }
   }
 
   __device__ __forceinline__ void run() {
@@ -112,10 +128,14 @@ struct Consumer {
         }
         parts.add_up(accumulators[0]);
       }
-      epilogue.store(gemm::WholeSums<kEpilogue>{accumulators}, tile.column + warpgroup * kBlocks * kWeightRows,
-                     tile.row, tile.batch);
+      const int column = tile.column + warpgroup * kBlocks * kWeightRows;
+      if constexpr (has_d_map(C)) {
+        epilogue.store(gemm::WholeSums<kEpilogue>{accumulators}, column, tile.row, tile.batch);
+      } else {
+        store_from_registers(params, accumulators, column, tile);
+      }
     }
-    epilogue.finish();
+    if constexpr (has_d_map(C)) epilogue.finish();
     if constexpr (C.split_k > 1) parts.finish();
   }
 };

@@ -44,7 +44,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if (threadIdx.x < 32 && ptx::elect_sync()) init_barriers<C>(smem);
   if (threadIdx.x == kWarpgroupThreads) {
     ptx::prefetch_tensormap(params.a);
-    ptx::prefetch_tensormap(params.d);
+    if constexpr (has_d_map(C)) ptx::prefetch_tensormap(params.d);
   }
   if constexpr (C.split_k > 1) {
     ptx::cluster_arrive_relaxed();

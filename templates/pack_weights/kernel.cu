@@ -4,7 +4,7 @@
 
 namespace tessera::pack_weights {
 
-inline constexpr Config kConfig{.format = BlockFormat::mxfp4};
+inline constexpr Config kConfig{.format = WeightFormat::mxfp4};
 
 }  // namespace tessera::pack_weights
 
@@ -12,5 +12,5 @@ using tessera::pack_weights::kConfig;
 
 extern "C" __global__ void __launch_bounds__(tessera::pack_weights::kNumThreads)
     tessera_pack_weights(void* values, void* scales, void* packed, int n, int k) {
-  tessera::pack_weights::kernel<kConfig>(values, scales, packed, n, k);
+  tessera::pack_weights::kernel<kConfig>(values, scales, nullptr, packed, n, k);
 }

@@ -11,7 +11,7 @@ namespace tessera::pack_weights {
 // Of a scale's code, or of none.
 template <Config C>
 __device__ __forceinline__ unsigned packed_scale(unsigned code) {
-  if constexpr (C.format == BlockFormat::nvfp4) return packed_ue4m3(code);
+  if constexpr (C.format == WeightFormat::nvfp4) return packed_ue4m3(code);
   return min(code, kLargestPackedUe8m0 + 1u);
 }
 inline constexpr unsigned kCodeOfOneUe8m0 = 127;
@@ -19,22 +19,42 @@ inline constexpr unsigned kCodeOfOneUe4m3 = 0x38;
 
 template <Config C>
 struct Source {
-  static constexpr int kGroup = block_elements(C.format);
+  static constexpr PackedWeights kWeights = weights(C);
 
-  const unsigned char* values;
-  const unsigned char* scales;
+  const void* values;
+  const void* scales;
+  const void* zeros;
   int n;
   int k;
   int batch;
 
+  __device__ __forceinline__ bool is_inside(int row, int column) const { return row < n && column < k; }
+  __device__ __forceinline__ long long row_of(int row) const { return static_cast<long long>(batch) * n + row; }
+  __device__ __forceinline__ long long scale_of(int row, int column) const {
+    return row_of(row) * (k / kWeights.group) + column / kWeights.group;
+  }
+
   // Two codes, k even.
   __device__ __forceinline__ unsigned pair(int row, int column) const {
-    if (row >= n || column >= k) return 0;
-    return ptx::ld_global_u8(values + (static_cast<long long>(batch) * n + row) * (k / 2) + column / 2);
+    if (!is_inside(row, column)) return 0;
+    const unsigned codes = ptx::ld_global_u8(static_cast<const char*>(values) + row_of(row) * (k / 2) + column / 2);
+    // Two's complement plus 8.
+    return C.format == WeightFormat::int4 && !kWeights.has_zeros ? codes ^ 0x88 : codes;
   }
+  // e2m1: the scale's code.
   __device__ __forceinline__ unsigned scale(int row, int column) const {
-    if (row >= n || column >= k) return C.format == BlockFormat::nvfp4 ? kCodeOfOneUe4m3 : kCodeOfOneUe8m0;
-    return ptx::ld_global_u8(scales + scale_offset(C.scale_form, n, k / kGroup, batch, row, column / kGroup));
+    if (!is_inside(row, column)) return C.format == WeightFormat::nvfp4 ? kCodeOfOneUe4m3 : kCodeOfOneUe8m0;
+    return ptx::ld_global_u8(static_cast<const char*>(scales) +
+                             scale_offset(C.scale_form, n, k / kWeights.group, batch, row, column / kWeights.group));
+  }
+  // int4: the scale's bits, and what is taken off the code with the magic number.
+  __device__ __forceinline__ unsigned scale_bits(int row, int column) const {
+    if (!is_inside(row, column)) return 0;
+    return ptx::ld_global_u16(static_cast<const unsigned short*>(scales) + scale_of(row, column));
+  }
+  __device__ __forceinline__ unsigned zero_bits(int row, int column) const {
+    if (!is_inside(row, column)) return int4_magic(C.dtype);
+    return int4_magic(C.dtype) + (ptx::ld_global_u8(static_cast<const char*>(zeros) + scale_of(row, column)) & 15);
   }
 };
 
@@ -50,11 +70,11 @@ __device__ __forceinline__ unsigned code_word(const Source<C>& source, int first
     const int of_row = row + r % 2 * 8, of_column = column + r / 2 * 8;
     const unsigned codes = source.pair(of_row, of_column);
     bool is_zero = false;
-    if constexpr (C.format == BlockFormat::nvfp4) is_zero = (source.scale(of_row, of_column) & 0x7f) == 0;
+    if constexpr (C.format == WeightFormat::nvfp4) is_zero = (source.scale(of_row, of_column) & 0x7f) == 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const unsigned code = codes >> (4 * i) & 15;
-      word |= placed_code(is_zero ? code & 8 : code, r, i);
+      word |= placed_code(operand_type(C.format), is_zero ? code & 8 : code, r, i);
     }
   }
   return word;
@@ -63,27 +83,40 @@ __device__ __forceinline__ unsigned code_word(const Source<C>& source, int first
 template <Config C>
 __device__ __forceinline__ unsigned scale_word(const Source<C>& source, int first_row, int first_column, int index) {
   constexpr PackedWeights kWeights = weights(C);
-  constexpr int kOfHalf = kWeightDepth / kWeights.group / 2, kBytes = pair_bytes(kWeights);
+  constexpr int kBytes = pair_bytes(kWeights), kOfPair = pair_scale_bytes(kWeights);
   unsigned word = 0;
+  if constexpr (is_e2m1(kWeights.type)) {
+    constexpr int kOfHalf = kOfPair / 4;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int byte = index * 4 + i, pair = byte / kBytes, within = byte % kBytes;
-    const int row = first_row + pair / 8 * 16 + pair % 8 + within % (2 * kOfHalf) / kOfHalf * 8;
-    const int scale = within / (2 * kOfHalf) * kOfHalf + within % kOfHalf;
-    word |= packed_scale<C>(source.scale(row, first_column + scale * kWeights.group)) << (8 * i);
+    for (int i = 0; i < 4; ++i) {
+      const int byte = index * 4 + i, pair = byte / kBytes, within = byte % kBytes;
+      const int row = first_row + pair / 8 * 16 + pair % 8 + within % (2 * kOfHalf) / kOfHalf * 8;
+      const int scale = within / (2 * kOfHalf) * kOfHalf + within % kOfHalf;
+      word |= packed_scale<C>(source.scale(row, first_column + scale * kWeights.group)) << (8 * i);
+    }
+  } else {
+    // Both rows of a pair.
+    const int pair = index * 4 / kBytes, within = index * 4 % kBytes;
+    const int row = first_row + pair / 8 * 16 + pair % 8;
+    const int column = first_column + within % kOfPair / 4 * kWeights.group;
+    const bool is_zero_point = within >= kOfPair;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      word |= (is_zero_point ? source.zero_bits(row + 8 * i, column) : source.scale_bits(row + 8 * i, column))
+              << (16 * i);
   }
   return word;
 }
 
 template <Config C>
-__device__ __forceinline__ void kernel(const void* values, const void* scales, void* packed, int n, int k) {
+__device__ __forceinline__ void kernel(const void* values, const void* scales, const void* zeros,
+                                       void* packed, int n, int k) {
   common::require_legal<why_invalid(C)>();
   constexpr int kBytes = weight_block_bytes(weights(C));
   const int steps = (k + kWeightDepth - 1) / kWeightDepth;
   const int block = static_cast<int>(blockIdx.x);
   const int first_row = block / steps * kWeightRows, first_column = block % steps * kWeightDepth;
-  const Source<C> source{static_cast<const unsigned char*>(values), static_cast<const unsigned char*>(scales), n, k,
-                         static_cast<int>(blockIdx.y)};
+  const Source<C> source{values, scales, zeros, n, k, static_cast<int>(blockIdx.y)};
   unsigned* const to = reinterpret_cast<unsigned*>(
       static_cast<char*>(packed) + (static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x) * kBytes);
 #pragma unroll 1

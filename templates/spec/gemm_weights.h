@@ -3,7 +3,8 @@
 //   d[i, m, n] = activation(alpha * scale_b * sum_k a[i, m, k] * w[i, n, k] + beta * c[i, m, n] + bias[n])
 //
 // A is [l, m, k], K-major, bf16 or f16; W the weights, packed (spec/packed_weights.h): e2m1 with a scale for 16 or 32
-// of k. A weight times its scale is a number of A's type, exactly. D, C and bias are 16-bit. Sums are fp32.
+// of k, which times its scale is a number of A's type, exactly; or int4 less its zero point, times a scale of A's type,
+// rounded to that once. D, C and bias are bf16, f16 or f32. Sums are fp32.
 //
 // D is made transposed: the weights are the rows of wgmma, 64 for each block of a consumer warpgroup, and come from
 // registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
@@ -13,10 +14,10 @@
 // A cluster is split_k CTAs that share the k of a tile. Each leaves its sums in shared memory; warpgroup w's rows are
 // added up, in the order of the parts, and stored by the CTA of rank w % split_k.
 //
-// Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; d dims {n, m, l}, as spec/gemm.h has
-// it with swap_ab.
+// Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims {n, m, l}, as
+// spec/gemm.h has it with swap_ab.
 //
-// Entry parameters, in this order: const __grid_constant__ TensorMap a, d; b; d_pointer; c (facts.c only); bias
+// Entry parameters, in this order: const __grid_constant__ TensorMap a, d (16 bits only); b; d_pointer; c (facts.c only); bias
 // (facts.bias only); float* scale_b (nvfp4 only; may be null: 1); int m, n, k, l; long long ldd, d_stride_l; long long
 // ldc, c_stride_l (facts.c only); float alpha; float beta (c).
 // Launch: clusters of split_k CTAs along x, as many as the device holds at once or one for each tile; block
@@ -40,6 +41,8 @@ using TmaBox = common::TmaBox<3>;
 
 struct Config {
   ProductFacts facts{.b_type = OperandType::mxfp4};
+  int b_group = 128;  // int4: k that share a scale
+  ZeroPoints zero_points = ZeroPoints::none;
   int tile_m = 16;   // rows of d: columns of wgmma
   int tile_n = 128;  // columns of d
   int stages = 8;    // slots of the ring
@@ -60,7 +63,9 @@ enum class Rule {
   facts_of_others,         // 1; 0
   activation_type,         // bits of A's type; 16
   exponents_of_f16,        // 16; 16
-  output_type,             // bytes of D's type; 2
+  output_type,             // bytes of D's type; 4
+  group_of_int4,           // k that share a scale; 128
+  int4_alone,              // 1; 0
   tile_m_not_supported,    // tile_m; 256
   tile_n_not_supported,    // tile_n; 256
   stages_out_of_range,     // stages; 16
@@ -72,7 +77,8 @@ enum class Rule {
 };
 
 TESSERA_HD constexpr PackedWeights weights(const Config& c) {
-  return {c.facts.b_type, is_e2m1(c.facts.b_type) ? block_elements(block_format(c.facts.b_type)) : kWeightDepth, false};
+  return {c.facts.b_type, is_e2m1(c.facts.b_type) ? block_elements(block_format(c.facts.b_type)) : c.b_group,
+          c.zero_points == ZeroPoints::given};
 }
 TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
@@ -103,6 +109,9 @@ TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
   e.swap_ab = SwapAb::on;
   return e;
 }
+
+// fp32 sums leave from registers: eight columns of a row are 32 bytes, a sector.
+TESSERA_HD constexpr bool has_d_map(const Config& c) { return c.facts.d_dtype != DType::f32; }
 
 struct SmemLayout {
   SmemRegion a;         // [stages][2][tile_m][128 B]
@@ -136,7 +145,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
-  const int staging = consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c));
+  const int staging =
+      has_d_map(c) ? consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c)) : 0;
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
   layout.parts = {"parts", end_of(layout.d), c.split_k > 1 ? c.tile_m * c.tile_n * 4 : 0};
   layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
@@ -175,7 +185,12 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
     return {Rule::activation_type, operand_bits(f.a_type), 16};
   if (f.a_type == OperandType::f16 && f.b_type == OperandType::mxfp4) return {Rule::exponents_of_f16, 16, 16};
-  if (f.d_dtype != DType::bf16 && f.d_dtype != DType::f16) return {Rule::output_type, dtype_bytes(f.d_dtype), 2};
+  if (is_e2m1(f.b_type) && (c.b_group != kWeightDepth || c.zero_points != ZeroPoints::none))
+    return {Rule::int4_alone, 1, 0};
+  if (c.b_group != 32 && c.b_group != 64 && c.b_group != kWeightDepth)
+    return {Rule::group_of_int4, c.b_group, kWeightDepth};
+  if (f.d_dtype != DType::bf16 && f.d_dtype != DType::f16 && f.d_dtype != DType::f32)
+    return {Rule::output_type, dtype_bytes(f.d_dtype), 4};
   return {};
 }
 

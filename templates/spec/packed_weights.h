@@ -10,7 +10,7 @@
 //   e2m1   where few instructions put it into bf16: register 0 has its codes in place, sign in bit 15 and exponent and
 //          mantissa in bits 8..6; rotating the word to the left by 4 does that for register 1, by 10 for register 2, by
 //          14 for sign and exponent of register 3, by 6 for its mantissa. These fill a word (no four rotations do)
-//   int4   register r in bits 4 r + 3 .. 4 r, as 0 to 15: of two's complement plus 8
+//   int4   register r in bits 4 r + 3 .. 4 r of each half, as 0 to 15: of two's complement plus 8
 //
 // Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
 //
@@ -62,7 +62,8 @@ TESSERA_HD constexpr int code_bit(int r, int half, int bit) {
   return (32 + 16 * half + in_bf16 - code_rotation(r, bit)) % 32;
 }
 // A code in its word.
-TESSERA_HD constexpr unsigned placed_code(unsigned code, int r, int half) {
+TESSERA_HD constexpr unsigned placed_code(OperandType type, unsigned code, int r, int half) {
+  if (!is_e2m1(type)) return code << (16 * half + 4 * r);
   unsigned word = 0;
   for (int bit = 0; bit < 4; ++bit) word |= (code >> bit & 1u) << code_bit(r, half, bit);
   return word;
@@ -81,13 +82,18 @@ TESSERA_HD constexpr WeightPlace weight_place(int row, int k) {
 // The pair of rows that a row belongs to, and which of both it is.
 TESSERA_HD constexpr int pair_of(int row) { return row / 16 * 8 + row % 8; }
 TESSERA_HD constexpr int row_in_pair(int row) { return row % 16 / 8; }
-// Where a scale stands among those of its block: a byte, of int4 a 16-bit number. `i`: k / group.
+// Where a scale stands among those of its block: a byte, of int4 a 16-bit number; a zero point as many scales of a pair
+// further on. `i`: k / group.
 TESSERA_HD constexpr int scale_place(const PackedWeights& w, int row, int i) {
   const int scales = kWeightDepth / w.group;
   if (!is_e2m1(w.type)) return (pair_of(row) * pair_bytes(w) / 2) + i * 2 + row_in_pair(row);
   const int of_half = scales / 2;
   return pair_of(row) * pair_bytes(w) + i / of_half * 2 * of_half + row_in_pair(row) * of_half + i % of_half;
 }
+
+inline constexpr int kMiddleOfInt4 = 8;  // what codes of two's complement are more than their numbers
+// A code of int4 is the low bits of a number of the activations' type whose last place is one: 128 and more, or 1,024.
+TESSERA_HD constexpr unsigned int4_magic(DType dtype) { return dtype == DType::bf16 ? 0x4300 : 0x6400; }
 
 // ue4m3 as a packed scale; 0 for a scale of zero, whose magnitudes are cleared.
 TESSERA_HD constexpr unsigned packed_ue4m3(unsigned code) {

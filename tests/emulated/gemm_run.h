@@ -105,7 +105,7 @@ class GemmRun {
     check.jobs = 1;
     Tensor weights;
     if (has_packed_weights()) {
-      weights = reference::decode_packed_weights(facts.b_type, buffers_.at("b").view, evaluate(Expression::parse("n"), names_),
+      weights = reference::decode_packed_weights(weights_of(), buffers_.at("b").view, evaluate(Expression::parse("n"), names_),
                                                  evaluate(Expression::parse("k"), names_));
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
@@ -154,6 +154,10 @@ class GemmRun {
   }
 
   bool has_packed_weights() const { return plan_.family == "weights"; }
+  reference::WeightFacts weights_of() const {
+    const Gemm& facts = plan_.problem.as<Gemm>();
+    return reference::weight_facts(product_facts(facts).b_type, facts.b_group, facts.zero_points, facts.dtype);
+  }
 
   std::int64_t evaluate(const Expression& expression, const std::vector<std::string>& names) const {
     return BoundExpression(expression, names).evaluate(sizes_);
@@ -168,8 +172,8 @@ class GemmRun {
     buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {elements});
     if (spec.name == "b" && has_packed_weights()) {
       const auto size = [&](const char* name) { return evaluate(Expression::parse(name), names_); };
-      buffer.memory = reference::random_packed_weights(product_facts(plan_.problem.as<Gemm>()).b_type, size("l"),
-                                                       size("n"), size("k"), test_.fill, 11, stream);
+      buffer.memory =
+          reference::random_packed_weights(weights_of(), size("l"), size("n"), size("k"), test_.fill, 11, stream);
     } else if (spec.name == "groups") {
       buffer.memory = reference::groups_of(product_facts(plan_.problem.as<Gemm>()).grouping, test_.group_rows);
     } else if (spec.name == "indices") {

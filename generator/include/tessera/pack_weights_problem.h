@@ -7,6 +7,8 @@
 
 #include "tessera/any_problem.h"
 #include "tessera/spec/block_scale.h"
+#include "tessera/spec/operand_type.h"
+#include "tessera/spec/types.h"
 
 namespace tessera {
 
@@ -15,8 +17,11 @@ struct PackWeights {
   static constexpr std::string_view kOperator = "pack_weights";
 
   Arch arch{};
-  BlockFormat format = BlockFormat::mxfp4;   ///< mxfp4 or nvfp4
-  ScaleForm scale_form = ScaleForm::plain;  ///< of the scales that are read
+  WeightFormat format = WeightFormat::mxfp4;
+  ScaleForm scale_form = ScaleForm::plain;    ///< of the scales of mxfp4 and nvfp4
+  DType dtype = DType::bf16;                  ///< of the scales of int4: bf16 or f16, the type of the activations
+  int group = 128;                            ///< int4: k that share a scale, 32, 64 or 128
+  ZeroPoints zero_points = ZeroPoints::none;  ///< of int4
   Hint l = kUnknownHint, n = kUnknownHint, k = kUnknownHint;
   friend bool operator==(const PackWeights&, const PackWeights&) = default;
 };
