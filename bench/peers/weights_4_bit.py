@@ -8,7 +8,7 @@ rows and columns, from weights that this program widens itself. Prints a Markdow
 the 16-bit rate" the 16-bit product's time over ours, "of the limit" the longer of the read's time and that of the 16-bit product of 4,096
 rows, scaled to the rows, over ours.
 
-  python3 bench/peers/weights_4_bit.py --library build/bench/peers/libtessera_peer_shim.so [--format mxfp4,nvfp4] [--m 1,16,64,4096]
+  python3 bench/peers/weights_4_bit.py --library build/bench/peers/libtessera_peer_shim.so [--format mxfp4,nvfp4,int4,int4z] [--m 1,16,64,4096]
       [--nk 8192x8192,...] [--dtype bf16] [--pins "tile_m=16,tile_n=128;..."] [--repeat 5] [--output FILE]
 """
 import argparse
@@ -25,29 +25,40 @@ from named_launch import Kernel
 
 # Llama-70B, DeepSeek-V3, gpt-oss.
 NK = "10240x8192,8192x8192,57344x8192,8192x28672,7168x16384,36864x7168,7168x18432,201088x2880"
+BLOCK_BYTES = {"mxfp4": 4352, "nvfp4": 4608, "int4": 4224, "int4z": 4352}  # int4: a scale for 128; int4z: and zero points
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 
 class Weights:
     """Codes and scales of [n, k], and how this program widens some rows of them."""
 
-    def __init__(self, format_, n, k):
+    def __init__(self, format_, torch_type, n, k):
         self.format, self.n, self.k = format_, n, k
         self.values = torch.randint(0, 256, (n, k // 2), dtype=torch.uint8, device="cuda")
-        self.group = 16 if format_ == "nvfp4" else 32
+        self.group = 16 if format_ == "nvfp4" else 32 if format_ == "mxfp4" else 128
+        if format_.startswith("int4"):
+            self.scales = (torch.rand(n, k // self.group, device="cuda") + 0.5).to(torch_type)
+            self.zeros = torch.randint(0, 16, (n, k // self.group), dtype=torch.uint8, device="cuda")
+            return
         low, high = (0x20, 0x48) if format_ == "nvfp4" else (118, 130)
         self.scales = torch.randint(low, high, (n, k // self.group), dtype=torch.uint8, device="cuda")
 
     def pack(self, kernel, bytes_):
         packed = torch.full((-(-self.n // 64), -(-self.k // 128), bytes_), 0xFF, dtype=torch.uint8, device="cuda")
-        kernel.bind(n=self.n, k=self.k, values=self.values, scales=self.scales, packed=packed)()
+        more = {"zeros": self.zeros} if self.format == "int4z" else {}
+        kernel.bind(n=self.n, k=self.k, values=self.values, scales=self.scales, packed=packed, **more)()
         return packed
 
     def exact(self, rows):
         table = torch.tensor(E2M1 + [-x for x in E2M1], dtype=torch.float64, device="cuda")
         bytes_ = self.values[rows].long()
-        codes = torch.stack((table[bytes_ & 15], table[bytes_ >> 4]), -1).reshape(len(rows), self.k)
+        codes = torch.stack((bytes_ & 15, bytes_ >> 4), -1).reshape(len(rows), self.k)
         scales = self.scales[rows]
+        if self.format.startswith("int4"):
+            zeros = self.zeros[rows].repeat_interleave(128, 1) if self.format == "int4z" else 8
+            codes = codes if self.format == "int4z" else codes ^ 8
+            return ((codes - zeros).float() * scales.float().repeat_interleave(128, 1)).to(scales.dtype).double()
+        codes = table[codes]
         scales = scales.view(torch.float8_e4m3fn).float().double() if self.format == "nvfp4" else torch.exp2(scales.double() - 127)
         return codes * scales.repeat_interleave(self.group, 1)
 
@@ -61,22 +72,25 @@ def wrong_by(d, a, weights):
 
 def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense):
     torch_type = getattr(torch, "bfloat16" if dtype == "bf16" else "float16")
-    block = 4608 if format_ == "nvfp4" else 4352
+    block = BLOCK_BYTES[format_]
     packed_bytes = -(-n // 64) * -(-k // 128) * block
     copies = max(1, -(-ROTATED_BYTES // packed_bytes))
-    weights = Weights(format_, n, k)
-    pack = Kernel(library, "pack_weights", f"format={format_}")
+    weights = Weights(format_, torch_type, n, k)
+    word = format_.removesuffix("z")
+    zeros = ",zero_points=given" if format_ == "int4z" else ""
+    pack = Kernel(library, "pack_weights", f"format={word},dtype={dtype}{zeros}")
     packed = [weights.pack(pack, block) for _ in range(copies)]
     a = torch.randn(m, k, device="cuda", dtype=torch.float32).to(torch_type)
-    names, graphs = [], []
+    names, graphs, kept = [], [], []
     for pin in pins:
         d = torch.full((m, n), math.nan, device="cuda", dtype=torch_type)
         try:
-            kernel = Kernel(library, "gemm", f"dtype={dtype},d_dtype={dtype},b_dtype={format_},m={m},n={n},k={k}" + ("," + pin if pin else ""))
+            kernel = Kernel(library, "gemm", f"dtype={dtype},d_dtype={dtype},b_dtype={word}{zeros},m={m},n={n},k={k}" + ("," + pin if pin else ""))
         except RuntimeError as error:
             print(f"{pin}: {str(error)[:160]}", flush=True)
             continue
         launches = [kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in packed]
+        kept.append(launches)  # a graph keeps no tensor
         launches[0]()
         torch.cuda.synchronize()
         error = wrong_by(d, a, weights)
@@ -98,7 +112,8 @@ def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense):
         d = torch.empty((m, n), device="cuda", dtype=torch_type)
         dense = [torch.randn(n, k, device="cuda", dtype=torch_type) for _ in range(max(1, -(-ROTATED_BYTES // (2 * n * k))))]
         kernel = Kernel(library, "gemm", f"dtype={dtype},d_dtype={dtype},m={m},n={n},k={k}")
-        graphs.append(graph_of([kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in dense]))
+        kept.append([kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in dense])
+        graphs.append(graph_of(kept[-1]))
     us = times_us(graphs, repeat)
     count = len(names)
     return names, us[:count], us[count], us[count + 1] if has_dense else math.nan
@@ -136,7 +151,7 @@ def main():
                 limit = max(read, m * peak)
                 for name, us in sorted(zip(names, ours), key=lambda x: x[1]):
                     lines.append(f"| {m} x {n} x {k} | {format_} | {us:.1f} | {2 * m * n * k / us * 1e-6:.0f} | {read:.1f} | {read / us:.3f} | "
-                                 f"{dense:.1f} | {dense / us:.3f} | {limit / us:.3f} | {name.split(format_)[-1]} |")
+                                 f"{dense:.1f} | {dense / us:.3f} | {limit / us:.3f} | {name.split(format_.removesuffix('z'))[-1]} |")
                     print(lines[-1], flush=True)
                 torch.cuda.empty_cache()
     if arguments.output:

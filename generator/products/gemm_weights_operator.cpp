@@ -29,7 +29,7 @@ using gemm_weights::Rule;
 
 constexpr int kRows[] = {16, 32, 64, 128, 192, 256};
 constexpr int kColumns[] = {128, 256, 64};
-constexpr int kParts[] = {1, 2, 4};
+constexpr int kParts[] = {1, 2, 3, 4};
 constexpr int kMostSplitRows = 64;  // of a tile whose k is split
 constexpr int kRasterRows = 1024;
 constexpr Hint kExampleRows = 4096, kExampleColumns = 8192, kExampleDepth = 8192;
@@ -134,7 +134,7 @@ std::vector<Config> GemmWeightsOperator::candidates(const Gemm& problem) {
         c.tile_n = problem.tile_n.value_or(tile_n);
         c.split_k = problem.split_k.value_or(split_k);
         c.raster = problem.raster.value_or(raster_of(std::max(c.tile_m, 1)));
-        c.stages = 2;
+        c.stages = 2 * std::max(1, gemm_weights::k_groups(c));
         if (why_invalid(c).ok()) c.stages = most_stages(c);
         c.stages = problem.stages.value_or(c.stages);
         list.push_back(c);
@@ -189,8 +189,11 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
       return fmt::format("tile_n {}: 64, 128 or {} allowed (64 rows of wgmma for each block of weights)", found, bound);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::stages_of_groups:
+      return fmt::format("{}, a multiple of {} needed: that many warpgroups take turns with them",
+                         counted(verdict.found, "stage"), bound);
     case Rule::split_k_out_of_range:
-      return fmt::format("split_k {}: 1, 2 or {} allowed (CTAs of a cluster)", found, bound);
+      return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
     case Rule::split_k_of_wide_tiles:
       return fmt::format("split_k with {} blocks of weights for each warpgroup, {} allowed: take a smaller tile", found,
                          bound);

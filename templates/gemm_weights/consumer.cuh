@@ -2,7 +2,8 @@
 //
 // Products come in groups of 64 of k for a block. While one is made the weights of the next are widened into other
 // registers; a group is waited for once the next is issued, because the tensor cores read the weights from the
-// registers until then. A slot is free when the first group of the next one was issued and waited for.
+// registers until then. A slot is free when the first group of the next one was issued and waited for. Warpgroups that
+// share a block take turns with the slots, each its own ones.
 #pragma once
 
 #include "common/ring.cuh"
@@ -33,16 +34,34 @@ struct Consumer {
   const Schedule<C> schedule{p};
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
-  common::RingPosition<C.stages> ring{};
+  const int group = warpgroup % k_groups(C);
+  const int first_block = warpgroup / k_groups(C) * kBlocks;
+  common::RingPosition<C.stages> ring{0, 0};  // where the tile's slots begin
 
+  __device__ __forceinline__ void wait(const common::RingPosition<C.stages>& at) const {
+    ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, at.slot), at.parity);
+  }
   __device__ __forceinline__ void release(int slot) const {
     if (threadIdx.x % 32 == 0)
       ptx::mbarrier_arrive(common::empty_behind<C.stages>(common::barrier_at<kBarriers.full>(smem, slot)));
   }
+  __device__ __forceinline__ PackedBlock<C> block_of(int slot, int i) const {
+    return PackedBlock<C>(smem + kLayout.b.offset + slot * b_slot_bytes(C) +
+                          (first_block + i) * weight_block_bytes(weights(C)));
+  }
+  // To the group's next slot; a lap is whole rounds of the groups.
+  static __device__ __forceinline__ void advance(common::RingPosition<C.stages>& at) {
+    at.slot += k_groups(C);
+    if (at.slot >= C.stages) {
+      at.slot -= C.stages;
+      at.parity ^= 1;
+    }
+  }
 
   template <int kHalf>
-  __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4]) const {
-    const unsigned panel = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C) + kHalf * panel_bytes(C);
+  __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4],
+                                        int slot) const {
+    const unsigned panel = smem + kLayout.a.offset + slot * a_slot_bytes(C) + kHalf * panel_bytes(C);
     const unsigned long long of_b = k_major_descriptor(panel, C.tile_m, Swizzle::b128);
     unsigned long long steps[kStepsOfHalf];
 #pragma unroll
@@ -53,34 +72,53 @@ struct Consumer {
     ptx::wgmma_wait_group<1>();
   }
 
+  // Codes and scales of a block are fetched before the products of the one before are waited for.
   __device__ __forceinline__ void multiply(Accumulators& accumulators) {
     // Sums begin with zeros, not with a product that overwrites: a part of K without a step has no path of its own, on
     // which the compiler would keep all sums a second time.
     gemm::clear<kEpilogue>(accumulators);
-    int previous = 0;
+    const int steps = schedule.k_end - schedule.k_begin;
+    common::RingPosition<C.stages> at = ring;
+    at.slot += group;  // a tile's slots begin with a whole round
+    int step = group;
+    if (step < steps) {
+      wait(at);
+      PackedBlock<C> next = block_of(at.slot, 0);
+      int previous = at.slot;
 #pragma unroll 1
-    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
-      ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, ring.slot), ring.parity);
-      const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C) +
-                         warpgroup * kBlocks * weight_block_bytes(weights(C));
+      for (; step < steps; step += k_groups(C)) {
+        common::RingPosition<C.stages> following = at;
+        advance(following);
 #pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
-        const unsigned block = b + i * weight_block_bytes(weights(C));
-        const BlockScales<C> scales(block);
-        unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
-        widen_half<C, 0>(block, scales, first);
-        issue<0>(accumulators[i], first);
-        if (i == 0 && step != schedule.k_begin) release(previous);
-        widen_half<C, 1>(block, scales, second);
-        issue<1>(accumulators[i], second);
+        for (int i = 0; i < kBlocks; ++i) {
+          const PackedBlock<C> block = next;
+          unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
+          block.template widen<0>(first);
+          issue<0>(accumulators[i], first, at.slot);
+          if (i == 0 && step != group) release(previous);
+          block.template widen<1>(second);
+          if (i + 1 < kBlocks) {
+            next = block_of(at.slot, i + 1);
+          } else if (step + k_groups(C) < steps) {
+            wait(following);
+            next = block_of(following.slot, 0);
+          }
+          issue<1>(accumulators[i], second, at.slot);
+        }
+        previous = at.slot;
+        at = following;
       }
-      previous = ring.slot;
-      ring.advance();
-    }
-    ptx::wgmma_wait_group<0>();
+      ptx::wgmma_wait_group<0>();
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i) Mma::hold(accumulators[i]);
-    if (schedule.k_begin != schedule.k_end) release(previous);
+      for (int i = 0; i < kBlocks; ++i) Mma::hold(accumulators[i]);
+      release(previous);
+    }
+    // The last round may be without a step for this group.
+    if (step < schedule.slots()) {
+      wait(at);
+      release(at.slot);
+    }
+    ring.advance(schedule.slots());
   }
 
   // For the epilogue N is M: D leaves transposed.
@@ -116,19 +154,19 @@ struct Consumer {
     gemm::Epilogue<kEpilogue> epilogue{
         params, smem + kLayout.d.offset - gemm::smem_layout(kEpilogue).d.offset, warpgroup};
     epilogue.row_end = p.n;
-    Parts<C> parts{smem, warpgroup, schedule.rank};
+    Parts<C> parts{smem, first_block, group, schedule.rank};
 #pragma unroll 1
     for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
       multiply(accumulators);
       const Tile tile = schedule.at(item);
-      if constexpr (C.split_k > 1) {
+      if constexpr (gemm_weights::parts(C) > 1) {
         if (!parts.is_owner()) {
           parts.share(accumulators[0]);
           continue;
         }
         parts.add_up(accumulators[0]);
       }
-      const int column = tile.column + warpgroup * kBlocks * kWeightRows;
+      const int column = tile.column + first_block * kWeightRows;
       if constexpr (has_d_map(C)) {
         epilogue.store(gemm::WholeSums<kEpilogue>{accumulators}, column, tile.row, tile.batch);
       } else {
@@ -136,7 +174,7 @@ struct Consumer {
       }
     }
     if constexpr (has_d_map(C)) epilogue.finish();
-    if constexpr (C.split_k > 1) parts.finish();
+    if constexpr (gemm_weights::parts(C) > 1) parts.finish();
   }
 };
 

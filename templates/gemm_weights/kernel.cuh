@@ -19,16 +19,16 @@
 
 namespace tessera::gemm_weights {
 
-// A full barrier takes one arrival, with the bytes; a slot is emptied by every consumer warp. The parts of a
-// warpgroup's rows are ready when the warps of all other CTAs have left theirs, and fetched by the warps of one.
+// A full barrier takes one arrival, with the bytes; a slot is emptied by the warps of its group. The parts of a block are
+// ready when the warps of all but the owner have left theirs, and fetched by the owner's.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
-  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, 4 * consumer_warpgroups(C));
-  if constexpr (C.split_k > 1) {
+  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, 4 * consumer_warpgroups(C) / k_groups(C));
+  if constexpr (parts(C) > 1) {
 #pragma unroll
-    for (int i = 0; i < consumer_warpgroups(C); ++i) {
-      ptx::mbarrier_init(smem + kOffsets.ready[i], 4 * (C.split_k - 1));
+    for (int i = 0; i < blocks_of_tile(C); ++i) {
+      ptx::mbarrier_init(smem + kOffsets.ready[i], 4 * (parts(C) - 1));
       ptx::mbarrier_init(smem + kOffsets.fetched[i], 4);
     }
   }
@@ -41,10 +41,17 @@ __device__ __forceinline__ void kernel(const Params& params) {
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
-  if (threadIdx.x < 32 && ptx::elect_sync()) init_barriers<C>(smem);
-  if (threadIdx.x == kWarpgroupThreads) {
+  const bool is_producer = threadIdx.x < 32 && ptx::elect_sync();
+  Producer<C> producer{params, smem};
+  if (is_producer) {
     ptx::prefetch_tensormap(params.a);
-    if constexpr (has_d_map(C)) ptx::prefetch_tensormap(params.d);
+    init_barriers<C>(smem);
+#pragma unroll 1
+    for (int i = 0; i < C.stages; ++i)
+      if (!producer.load_slot()) break;
+  }
+  if constexpr (has_d_map(C)) {
+    if (threadIdx.x == kWarpgroupThreads) ptx::prefetch_tensormap(params.d);
   }
   if constexpr (C.split_k > 1) {
     ptx::cluster_arrive_relaxed();
@@ -56,7 +63,10 @@ __device__ __forceinline__ void kernel(const Params& params) {
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
+    if (is_producer) {
+      while (producer.load_slot()) {
+      }
+    }
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     Consumer<C>{params, smem}.run();

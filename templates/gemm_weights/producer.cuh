@@ -5,6 +5,8 @@
 // that reaches behind the last block of rows are that block again, for the same reason.
 //
 // Weights that are read once leave the L2 first, so that they do not drive out the activations.
+//
+// The first lap of the ring is on its way before the CTA has met: nobody else's memory is written.
 #pragma once
 
 #include "common/ring.cuh"
@@ -18,51 +20,67 @@
 namespace tessera::gemm_weights {
 
 template <Config C>
-__device__ __forceinline__ void produce(const Params& p, unsigned smem) {
-  constexpr SmemLayout kLayout = smem_layout(C);
-  constexpr Barriers kBarriers = barriers(C);
-  constexpr int kBoxRows = a_box_rows(C), kBoxBytes = kBoxRows * kPanelBytes;
-  constexpr int kBlockBytes = weight_block_bytes(weights(C));
+struct Producer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kBoxRows = a_box_rows(C), kBoxBytes = kBoxRows * kPanelBytes;
+  static constexpr int kBlockBytes = weight_block_bytes(weights(C));
+
+  const Params& p;
+  const unsigned smem;
   const Schedule<C> schedule{p};
   const int blocks_n = (p.n - 1) / kWeightRows + 1;
   const int steps = Schedule<C>::steps_of(p.k);
   const unsigned long long policy = schedule.tiles_m == 1 ? ptx::kEvictFirst : ptx::kEvictNormal;
-  common::RingPosition<C.stages> ring;
-  int unwritten = C.stages;
-#pragma unroll 1
-  for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
-    const Tile tile = schedule.at(item);
+  common::RingPosition<C.stages> ring{0, 0};
+  int item = schedule.first();
+  int slot_of_tile = 0;
+  unsigned written = 0;  // slots, a bit each
+
+  // The next slot, unless nothing is left.
+  __device__ __forceinline__ bool load_slot() {
+    if (item >= schedule.items || schedule.slots() == 0) return false;
+    const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
+    ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
+    const int step = schedule.k_begin + slot_of_tile;
+    if (step < schedule.k_end) {
+      load(schedule.at(item), step, full);
+    } else {
+      ptx::mbarrier_arrive(full);
+    }
+    ring.advance();
+    if (++slot_of_tile == schedule.slots()) {
+      slot_of_tile = 0;
+      item += schedule.stride();
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ void load(const Tile& tile, int step, unsigned full) {
     const int boxes = min((p.m - tile.row + kBoxRows - 1) / kBoxRows, C.tile_m / kBoxRows);
-    const int first_block = tile.column / kWeightRows;
-    const char* const matrix = static_cast<const char*>(p.b) +
-                               static_cast<long long>(tile.batch) * blocks_n * steps * kBlockBytes;
-#pragma unroll 1
-    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
-      const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
-      ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-      const int count = unwritten > 0 ? C.tile_m / kBoxRows : boxes;
-      ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + count * kPanels * kBoxBytes);
-      const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
+    const int count = (written >> ring.slot & 1) != 0 ? boxes : C.tile_m / kBoxRows;
+    written |= 1u << ring.slot;
+    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + count * kPanels * kBoxBytes);
+    const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
+    const char* const matrix =
+        static_cast<const char*>(p.b) + static_cast<long long>(tile.batch) * blocks_n * steps * kBlockBytes;
 #pragma unroll
-      for (int i = 0; i < blocks_of_tile(C); ++i) {
-        const int block = min(first_block + i, blocks_n - 1);
-        ptx::bulk_load_with_policy(b + i * kBlockBytes,
-                                   matrix + (static_cast<long long>(block) * steps + step) * kBlockBytes, kBlockBytes,
-                                   full, policy);
-      }
-      const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
+    for (int i = 0; i < blocks_of_tile(C); ++i) {
+      const int block = min(tile.column / kWeightRows + i, blocks_n - 1);
+      ptx::bulk_load_with_policy(b + i * kBlockBytes,
+                                 matrix + (static_cast<long long>(block) * steps + step) * kBlockBytes, kBlockBytes,
+                                 full, policy);
+    }
+    const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
 #pragma unroll
-      for (int i = 0; i < C.tile_m / kBoxRows; ++i) {
-        if (i >= count) break;
+    for (int i = 0; i < C.tile_m / kBoxRows; ++i) {
+      if (i >= count) break;
 #pragma unroll
-        for (int panel = 0; panel < kPanels; ++panel)
-          ptx::tma_load_3d(a + panel * panel_bytes(C) + i * kBoxBytes, p.a, full,
-                           step * kWeightDepth + panel * kWeightHalf, tile.row + i * kBoxRows, tile.batch);
-      }
-      if (unwritten > 0) --unwritten;
-      ring.advance();
+      for (int panel = 0; panel < kPanels; ++panel)
+        ptx::tma_load_3d(a + panel * panel_bytes(C) + i * kBoxBytes, p.a, full,
+                         step * kWeightDepth + panel * kWeightHalf, tile.row + i * kBoxRows, tile.batch);
     }
   }
-}
+};
 
 }  // namespace tessera::gemm_weights

@@ -35,6 +35,11 @@ struct Schedule {
         k_end(common::begin_of_part<C.split_k>(steps_of(p.k), rank + 1)) {}
 
   static __device__ __forceinline__ int steps_of(int k) { return k / kWeightDepth + (k % kWeightDepth != 0 ? 1 : 0); }
+  // Slots of the ring that a tile takes: whole rounds of the groups that share them, of which the last may be empty.
+  __device__ __forceinline__ int slots() const {
+    constexpr int kGroups = k_groups(C);
+    return (k_end - k_begin + kGroups - 1) / kGroups * kGroups;
+  }
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / C.split_k; }
   __device__ __forceinline__ int stride() const { return static_cast<int>(gridDim.x) / C.split_k; }
 

@@ -116,16 +116,25 @@ __device__ __forceinline__ void widen_step(unsigned word, const BlockScales<C>& 
   out[3] = widen_register<C, kStep, 3>(word, scales);
 }
 
-// 64 of k of a block.
-template <Config C, int kHalf>
-__device__ __forceinline__ void widen_half(unsigned block, const BlockScales<C>& scales,
-                                           unsigned (&out)[kStepsOfHalf][4]) {
-  const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
-  const ptx::Words4 codes = ptx::ld_shared_v4(block + (kHalf * kWarpgroupThreads + thread) * 16);
-  widen_step<C, kHalf * kStepsOfHalf>(codes.x, scales, out[0]);
-  widen_step<C, kHalf * kStepsOfHalf + 1>(codes.y, scales, out[1]);
-  widen_step<C, kHalf * kStepsOfHalf + 2>(codes.z, scales, out[2]);
-  widen_step<C, kHalf * kStepsOfHalf + 3>(codes.w, scales, out[3]);
-}
+// What a thread has of a block, as it lies in shared memory.
+template <Config C>
+struct PackedBlock {
+  BlockScales<C> scales;
+  ptx::Words4 codes[2];  // of 64 of k each
+
+  __device__ __forceinline__ explicit PackedBlock(unsigned block) : scales(block) {
+    const unsigned from = block + static_cast<int>(threadIdx.x) % kWarpgroupThreads * 16;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) codes[half] = ptx::ld_shared_v4(from + half * kWarpgroupThreads * 16);
+  }
+
+  template <int kHalf>
+  __device__ __forceinline__ void widen(unsigned (&out)[kStepsOfHalf][4]) const {
+    widen_step<C, kHalf * kStepsOfHalf>(codes[kHalf].x, scales, out[0]);
+    widen_step<C, kHalf * kStepsOfHalf + 1>(codes[kHalf].y, scales, out[1]);
+    widen_step<C, kHalf * kStepsOfHalf + 2>(codes[kHalf].z, scales, out[2]);
+    widen_step<C, kHalf * kStepsOfHalf + 3>(codes[kHalf].w, scales, out[3]);
+  }
+};
 
 }  // namespace tessera::gemm_weights

@@ -9,10 +9,13 @@
 // D is made transposed: the weights are the rows of wgmma, 64 for each block of a consumer warpgroup, and come from
 // registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
 // activations by TMA, blocks of weights as they lie, in bulk. Consumers widen a block's weights, 64 of k at a time,
-// while the products of those before are made.
+// while the products of those before are made. Few rows keep the tensor cores less busy than the widening keeps a warp
+// waiting, so there are four warpgroups then: of a tile with fewer blocks of weights k_groups() share each, and take its
+// slots in turn.
 //
-// A cluster is split_k CTAs that share the k of a tile. Each leaves its sums in shared memory; warpgroup w's rows are
-// added up, in the order of the parts, and stored by the CTA of rank w % split_k.
+// A cluster is split_k CTAs that share the k of a tile. Parts of the sums, of CTAs and of warpgroups, are left in shared
+// memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the CTA of rank
+// i % split_k.
 //
 // Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims {n, m, l}, as
 // spec/gemm.h has it with swap_ab.
@@ -53,7 +56,9 @@ struct Config {
 };
 
 inline constexpr int kMaxStages = 16;
-inline constexpr int kMaxParts = 4;
+inline constexpr int kMaxSplit = 4;
+inline constexpr int kMaxParts = 8;  // of a sum, which a thread adds up at a time
+inline constexpr int kMostFewRows = 32;
 inline constexpr int kPanelBytes = 128;                        // of a row of activations: a swizzle span
 inline constexpr int kPanels = kWeightDepth * 2 / kPanelBytes;  // of a slot
 inline constexpr int kStepsOfHalf = kWeightHalf / 16;           // wgmma instructions
@@ -69,6 +74,7 @@ enum class Rule {
   tile_m_not_supported,    // tile_m; 256
   tile_n_not_supported,    // tile_n; 256
   stages_out_of_range,     // stages; 16
+  stages_of_groups,        // stages; the multiple that they must be
   split_k_out_of_range,    // split_k; 4
   split_k_of_wide_tiles,   // blocks of a warpgroup; 1
   raster_out_of_range,     // raster; 1,024
@@ -83,10 +89,20 @@ TESSERA_HD constexpr PackedWeights weights(const Config& c) {
 TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
 // Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
+TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
+  if (has_few_rows(c)) return 4;
   return blocks_of_tile(c) == 4 && c.tile_m > 64 ? 2 : blocks_of_tile(c);
 }
-TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) / consumer_warpgroups(c); }
+// Warpgroups that share the k of a block within the CTA: slot s is of group s % k_groups(c).
+TESSERA_HD constexpr int k_groups(const Config& c) {
+  return !has_few_rows(c) ? 1 : c.tile_n == 64 ? 4 : c.tile_n == 128 ? 2 : 1;
+}
+// Blocks of a warpgroup, and parts of a sum.
+TESSERA_HD constexpr int blocks(const Config& c) {
+  return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c);
+}
+TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }
 TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
 
 // Rows of A that one copy loads; copies of rows behind the last are left out.
@@ -117,7 +133,7 @@ struct SmemLayout {
   SmemRegion a;         // [stages][2][tile_m][128 B]
   SmemRegion b;         // [stages][tile_n / 64][block of packed weights]
   SmemRegion d;         // [consumer warpgroup][2][panel of D, transposed]
-  SmemRegion parts;     // [tile_n / 64][tile_m / 8][128 threads][16 B], split_k > 1 only
+  SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -126,8 +142,8 @@ struct SmemLayout {
 struct Barriers {
   BarrierRow full;     // [stages]
   BarrierRow empty;    // [stages]
-  BarrierRow ready;    // [consumer warpgroup], split_k > 1 only: all parts of its rows lie in shared memory
-  BarrierRow fetched;  // [consumer warpgroup], split_k > 1 only: this CTA's part of them was read
+  BarrierRow ready;    // [tile_n / 64], where sums have parts: all of a block's lie in shared memory
+  BarrierRow fetched;  // [tile_n / 64], likewise: this CTA's parts of it were read
   int count = 0;       // of all
 };
 TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
@@ -135,8 +151,8 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   Barriers b;
   b.full = cursor.take(c.stages);
   b.empty = cursor.take(c.stages);
-  b.ready = cursor.take(c.split_k > 1 ? consumer_warpgroups(c) : 0);
-  b.fetched = cursor.take(c.split_k > 1 ? consumer_warpgroups(c) : 0);
+  b.ready = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
+  b.fetched = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
   b.count = cursor.next.index;
   return b;
 }
@@ -148,7 +164,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   const int staging =
       has_d_map(c) ? consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c)) : 0;
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
-  layout.parts = {"parts", end_of(layout.d), c.split_k > 1 ? c.tile_m * c.tile_n * 4 : 0};
+  layout.parts = {"parts", end_of(layout.d), parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0};
   layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -167,14 +183,14 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
     case 1:
       return {240, 240, 240};
     case 2:
-      return {168, 40, 232};
+      return {168, 56, 224};
     default:
-      return {96, 32, 112};
+      return {96, 64, 104};
   }
 }
 TESSERA_HD constexpr int accumulator_registers(const Config& c) { return blocks(c) * c.tile_m / 2; }
 // Widened weights of two products in turn, codes, scales, addresses.
-inline constexpr int kRegistersBesideAccumulators = 80;
+inline constexpr int kRegistersBesideAccumulators = 72;
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const ProductFacts& f = c.facts;
@@ -200,8 +216,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
     return {Rule::tile_m_not_supported, c.tile_m, 256};
   if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
-  if (c.split_k != 1 && c.split_k != 2 && c.split_k != kMaxParts)
-    return {Rule::split_k_out_of_range, c.split_k, kMaxParts};
+  if (c.stages % k_groups(c) != 0) return {Rule::stages_of_groups, c.stages, k_groups(c)};
+  const int most_parts = kMaxParts / k_groups(c), most_split = most_parts < kMaxSplit ? most_parts : kMaxSplit;
+  if (c.split_k < 1 || c.split_k > most_split) return {Rule::split_k_out_of_range, c.split_k, most_split};
   if (c.split_k > 1 && blocks(c) > 1) return {Rule::split_k_of_wide_tiles, blocks(c), 1};
   if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
   const int registers = register_budget(c).consumer - kRegistersBesideAccumulators;
@@ -214,8 +231,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
 
 // The most stages that fit, as many as a ring may have.
 TESSERA_HD constexpr int most_stages(Config c) {
+  const int unit = k_groups(c);
   c.stages = kMaxStages;
-  while (c.stages > 2 && smem_layout(c).total_bytes > kMaxSmemBytes) --c.stages;
+  while (c.stages > 2 * unit && smem_layout(c).total_bytes > kMaxSmemBytes) c.stages -= unit;
   return c.stages;
 }
 

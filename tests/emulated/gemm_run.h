@@ -18,6 +18,7 @@
 #include "generator/selectors.h"
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
+#include "spec/gemm_weights.h"
 #include "reference/poison.h"
 #include "reference/random.h"
 #include "runtime/nvrtc.h"
@@ -109,6 +110,7 @@ class GemmRun {
                                                  evaluate(Expression::parse("k"), names_));
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
+      check.k_groups = gemm_weights::k_groups({.tile_m = tiles.tile_m, .tile_n = tiles.tile_n});
     }
     reference::GemmInputs in{
         operand("a", facts.a_layout), has_packed_weights() ? weights.view() : operand("b", facts.b_layout), {}, {}};
