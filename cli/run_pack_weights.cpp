@@ -19,7 +19,9 @@ class RunPackWeights final : public RunOperator {
     };
     complete("l", 2);
     complete("n", flags.is_emulated ? 70 : 300);
-    complete("k", flags.is_emulated ? 160 : 1056);
+    const auto& facts = plan.problem.as<PackWeights>();
+    const std::int64_t group = facts.format == WeightFormat::int4 ? facts.group : 32;
+    complete("k", flags.is_emulated ? 5 * group : 33 * group);
     return given;
   }
 

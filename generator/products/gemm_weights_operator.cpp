@@ -41,43 +41,50 @@ struct Cost {
   const char* bound = "";
 };
 
-// Cycles of a multiprocessor.
-constexpr double kMemoryBytes = 4.3e12 / 1.7e9 / 132;  // that it reads when all do
-constexpr double kMostMemoryBytes = 30;                // alone
+// Cycles of kHopper.clock_ghz, from timings of an H200 (bench/results/weights-4-bit.md).
+constexpr double kMemoryBytes = 4.4e12 / 1.7e9;  // of all multiprocessors
+constexpr double kMostMemoryBytes = 28;          // of one
 constexpr double kL2Bytes = 42;
-constexpr double kStepCycles = 60;       // waits of a step that nothing hides
-constexpr double kItemCycles = 1500;     // from a tile's last product to the next one's first
-constexpr double kPartCycles = 1200;     // what parts wait for each other
-constexpr double kLaunchCycles = 6000;
-constexpr double kWidenCycles = 1.05;    // of a warp scheduler for each word of codes of a warp, in units of 16 instructions
-constexpr double kProducts = 4096.0 / 2;  // of 16-bit numbers
+constexpr double kWidenCycles = 195;   // a warp's instructions for 128 of k of its rows, beside which no other warp of
+                                       // its scheduler issues any
+constexpr double kStepCycles = 360;    // from a warp's step to its next, alone
+constexpr double kProducts = 1780;     // of 16-bit numbers: 87 % of what the tensor cores have
+constexpr double kLaunchCycles = 4800;
+constexpr double kItemCycles = 700;    // from a tile's last product to the next one's first
+constexpr double kStoredElement = 0.06;
+constexpr double kClusterCycles = 1500;  // what parts of a cluster wait for each other
+constexpr double kGroupCycles = 500;     // and those of a CTA
+
+// Clusters of a size that run at the same time: generator/products/gemm_launch.cpp.
+double clusters_at_once(int size) {
+  return std::floor(size <= 2 ? kHopper.sms / size : kHopper.sms * 10 / 11 / size);
+}
 
 Cost cost_of(const Config& c, const Gemm& p) {
   const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
   const double m = hint(p.m, kExampleRows), n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
-  const double l = hint(p.l, 1);
-  const double sms = c.split_k == 1 ? kHopper.sms : c.split_k == 2 ? kHopper.sms : 120;
-  const double clusters = std::floor(sms / c.split_k);
-  const double items = std::ceil(m / c.tile_m) * std::ceil(n / c.tile_n) * l;
-  const double rounds = std::ceil(items / clusters);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * hint(p.l, 1);
+  const double clusters = clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
   const double steps = std::ceil(std::ceil(k / kWeightDepth) / c.split_k);
-  const double block_bytes = gemm_weights::b_slot_bytes(c);
-  const double rows = std::min<double>(c.tile_m, std::ceil(m / gemm_weights::a_box_rows(c)) * gemm_weights::a_box_rows(c));
-  // Multiprocessors that read share the memory's rate; fewer read no faster than each can.
+  const double blocks = gemm_weights::blocks_of_tile(c), groups = gemm_weights::k_groups(c);
+  // Boxes of rows that are there.
+  const double box = gemm_weights::a_box_rows(c), rows = std::min<double>(c.tile_m, std::ceil(m / box) * box);
+  const double weights = gemm_weights::b_slot_bytes(c), activations = rows * kWeightDepth * 2;
+  // Multiprocessors that read share the memory's rate; few read no faster than each can. The L2 serves all but one of the
+  // passes over the weights.
   const double busy = std::min(items, clusters) * c.split_k;
-  const double passes = std::ceil(m / c.tile_m);  // over the weights, of which the L2 serves all but one
-  const double memory_rate = std::min(kMostMemoryBytes, kMemoryBytes * 132 / busy);
-  const double memory = block_bytes / std::max(1.0, passes) / memory_rate;
-  const double l2 = (block_bytes + rows * kWeightDepth * 2) / kL2Bytes;
-  const double blocks = gemm_weights::blocks_of_tile(c);
-  const double widen = blocks * kWidenCycles * 128;
+  const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
+  const double l2 = (weights + activations) / kL2Bytes;
+  const double widen = blocks * kWidenCycles;
   const double multiply = blocks * kWeightRows * kWeightDepth * std::max(c.tile_m, 32) / kProducts;
-  const double latency = kStepCycles + (multiply + widen) / (gemm_weights::consumer_warpgroups(c) > 1 ? 2 : 1);
-  const double step = std::max({memory, l2, widen, multiply, latency});
+  const double latency = (kStepCycles + multiply / blocks) / groups;
+  const double step = std::max({memory, l2, widen, multiply, latency}) + 0.15 * std::min(widen, multiply);
   Cost cost;
-  cost.bound = step == multiply ? "the tensor cores" : step == memory ? "memory" : step == l2 ? "the L2" : "widening";
-  // In the last round those that still work read faster, as far as they can.
-  cost.cycles = kLaunchCycles + rounds * (steps * step + kItemCycles + (c.split_k > 1 ? kPartCycles : 0));
+  cost.bound = step < 1.3 * multiply ? "the tensor cores" : step < 1.3 * memory ? "memory" : "the widening of the weights";
+  double item = kItemCycles + kStoredElement * c.tile_m * c.tile_n;
+  if (c.split_k > 1) item += kClusterCycles;
+  if (groups > 1) item += kGroupCycles;
+  cost.cycles = kLaunchCycles + rounds * (steps * step + item);
   return cost;
 }
 

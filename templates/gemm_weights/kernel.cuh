@@ -13,6 +13,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/setmaxnreg.cuh"
 #include "spec/gemm_weights.h"
@@ -39,6 +40,7 @@ template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
 
+  ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
   const bool is_producer = threadIdx.x < 32 && ptx::elect_sync();
@@ -46,6 +48,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if (is_producer) {
     ptx::prefetch_tensormap(params.a);
     init_barriers<C>(smem);
+    ptx::griddepcontrol_wait();
 #pragma unroll 1
     for (int i = 0; i < C.stages; ++i)
       if (!producer.load_slot()) break;
@@ -69,6 +72,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     }
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
+    ptx::griddepcontrol_wait();
     Consumer<C>{params, smem}.run();
   }
 }

@@ -24,7 +24,7 @@
 // (facts.bias only); float* scale_b (nvfp4 only; may be null: 1); int m, n, k, l; long long ldd, d_stride_l; long long
 // ldc, c_stride_l (facts.c only); float alpha; float beta (c).
 // Launch: clusters of split_k CTAs along x, as many as the device holds at once or one for each tile; block
-// num_threads(); dynamic shared memory smem_layout().total_bytes.
+// num_threads(); dynamic shared memory smem_layout().total_bytes; programmatic stream serialization.
 #pragma once
 
 #include "spec/gemm.h"
