@@ -173,7 +173,9 @@ class RunGemm final : public RunOperator {
     }
     reference::GemmInputs views{
         operand_view(inputs.at("a"), facts.a_layout),
-        has_packed_weights(plan) ? weights.view() : operand_view(inputs.at("b"), facts.b_layout), {}, {}};
+        has_packed_weights(plan) ? weights.view() : operand_view(inputs.at("b"), facts.b_layout),
+        {},
+        {}};
     if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
     if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
     const auto factors = [&](const char* name, ScaleBlock block) -> std::optional<reference::BlockFactors> {

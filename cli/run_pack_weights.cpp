@@ -53,8 +53,13 @@ class RunPackWeights final : public RunOperator {
     const auto& facts = plan.problem.as<PackWeights>();
     reference::WeightRows rows{
         reference::weight_facts(operand_type(facts.format), facts.group, facts.zero_points, facts.dtype),
-        inputs.at("values").bytes, inputs.at("scales").bytes, {}, facts.scale_form, flags.sizes.at("l"),
-        flags.sizes.at("n"), flags.sizes.at("k")};
+        inputs.at("values").bytes,
+        inputs.at("scales").bytes,
+        {},
+        facts.scale_form,
+        flags.sizes.at("l"),
+        flags.sizes.at("n"),
+        flags.sizes.at("k")};
     if (facts.zero_points == ZeroPoints::given) rows.zeros = inputs.at("zeros").bytes;
     return reference::check_pack_weights(rows, outputs.at("packed").view());
   }

@@ -73,8 +73,8 @@ double weight_at(const WeightFacts& facts, const std::byte* block, int row, int 
     return static_cast<double>(decode_value(ValueType::e2m1, static_cast<std::uint8_t>(code))) *
            packed_scale_value(w.type, static_cast<std::uint8_t>(scales_of(block)[at]));
   const std::byte* const scale = scales_of(block) + 2 * at;
-  const double zero = w.has_zeros ? half_at(scale + pair_scale_bytes(w)) - static_cast<int>(int4_magic(facts.dtype))
-                                  : kMiddleOfInt4;
+  const double zero =
+      w.has_zeros ? half_at(scale + pair_scale_bytes(w)) - static_cast<int>(int4_magic(facts.dtype)) : kMiddleOfInt4;
   const double weight = (code - zero) * to_double(facts.dtype, half_at(scale));
   return to_double(facts.dtype, from_double(facts.dtype, weight));
 }
@@ -96,15 +96,16 @@ struct Rows {
   }
   unsigned code(std::int64_t batch, std::int64_t row, std::int64_t column) const {
     const PackedWeights& w = rows.facts.weights;
-    const auto pair = static_cast<unsigned>(
-        rows.values[static_cast<std::size_t>(((batch * rows.n + row) * rows.k + column) / 2)]);
+    const auto pair =
+        static_cast<unsigned>(rows.values[static_cast<std::size_t>(((batch * rows.n + row) * rows.k + column) / 2)]);
     const unsigned code = pair >> (column % 2 * 4) & 15;
     if (w.type == OperandType::int4) return w.has_zeros ? code : code ^ 8;
     return w.type == OperandType::nvfp4 && (scale_code(batch, row, column) & 0x7f) == 0 ? code & 8 : code;
   }
   void place_scale(std::byte* block, std::int64_t batch, std::int64_t row, std::int64_t column) const {
     const PackedWeights& w = rows.facts.weights;
-    const int at = scale_place(w, static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth) / w.group);
+    const int at =
+        scale_place(w, static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth) / w.group);
     if (w.type != OperandType::int4) {
       scales_of(block)[at] = static_cast<std::byte>(packed_scale(w.type, scale_code(batch, row, column)));
       return;
@@ -144,7 +145,8 @@ Tensor pack_weights(const WeightRows& rows) {
         std::byte* const block = packed.bytes.data() + block_begin(w, rows.n, rows.k, batch, row, column);
         if (column % w.group == 0) source.place_scale(block, batch, row, column);
         if (!source.is_inside(row, column)) continue;
-        const WeightPlace place = weight_place(static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth));
+        const WeightPlace place =
+            weight_place(static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth));
         add_to_word(block, place.word, placed_code(w.type, source.code(batch, row, column), place.reg, place.half));
       }
   return packed;
@@ -164,9 +166,11 @@ Tensor random_packed_weights(const WeightFacts& facts, std::int64_t l, std::int6
   for (std::size_t i = 0; i < zeros.bytes.size(); ++i) zeros.bytes[i] = static_cast<std::byte>(of_zeros.bits(i) % 16);
   for (std::int64_t i = 0; i < scales.elements(); ++i) {
     const auto at = static_cast<std::uint64_t>(i);
-    scales.set(i, fill == Fill::integer ? static_cast<double>(of_scales.integer(at, 1, 2)) : 0.01 + of_scales.uniform(at));
+    scales.set(i,
+               fill == Fill::integer ? static_cast<double>(of_scales.integer(at, 1, 2)) : 0.01 + of_scales.uniform(at));
   }
-  return pack_weights({facts, values.bytes, scales.bytes, w.has_zeros ? std::span<const std::byte>(zeros.bytes) : std::span<const std::byte>(),
+  return pack_weights({facts, values.bytes, scales.bytes,
+                       w.has_zeros ? std::span<const std::byte>(zeros.bytes) : std::span<const std::byte>(),
                        ScaleForm::plain, l, n, k});
 }
 
@@ -183,8 +187,8 @@ Tensor decode_packed_weights(const WeightFacts& facts, const TensorView& packed,
     for (std::int64_t row = 0; row < n; ++row)
       for (std::int64_t column = 0; column < k; ++column)
         out[(batch * n + row) * k + column] =
-            weight_at(facts, packed.data + block_begin(w, n, k, batch, row, column), static_cast<int>(row % kWeightRows),
-                      static_cast<int>(column % kWeightDepth));
+            weight_at(facts, packed.data + block_begin(w, n, k, batch, row, column),
+                      static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth));
   return decoded;
 }
 

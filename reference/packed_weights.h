@@ -1,6 +1,6 @@
 // Weights of four bits in blocks, as products on sm_90a read them: made from rows, read back in float64. The layout:
-// spec/packed_weights.h. A weight of int4 is code less zero point, times its scale, rounded to the scale's type: what the
-// tensor cores multiply.
+// spec/packed_weights.h. A weight of int4 is code less zero point, times its scale, rounded to the scale's type: what
+// the tensor cores multiply.
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,8 @@ BufferSpec dense_buffer(const char* name, BufferRole role, DType dtype) {
 }
 
 BufferSpec packed_weights_buffer(const char* name, BufferRole role, int block_bytes) {
-  const Expression rows = expression("ceil_div(n, {})", kWeightRows), steps = expression("ceil_div(k, {})", kWeightDepth);
+  const Expression rows = expression("ceil_div(n, {})", kWeightRows),
+                   steps = expression("ceil_div(k, {})", kWeightDepth);
   return {.name = name,
           .role = role,
           .dtype = "u8",

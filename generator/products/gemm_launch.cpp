@@ -107,10 +107,11 @@ void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
                      "with zeros",
                      p.scale_block, to_word(p.facts.a_type)));
   if (p.packed_bytes > 0)
-    rule("k", Relation::multiple_of, Expression(p.packed_group),
-         fmt::format("k must be a multiple of {}, the group of {} weights that shares a scale: pad the rows of a and of "
-                     "the weights with zeros",
-                     p.packed_group, to_word(p.facts.b_type)));
+    rule(
+        "k", Relation::multiple_of, Expression(p.packed_group),
+        fmt::format("k must be a multiple of {}, the group of {} weights that shares a scale: pad the rows of a and of "
+                    "the weights with zeros",
+                    p.packed_group, to_word(p.facts.b_type)));
   std::vector<std::pair<ProductMatrix, bool>> operands{{matrix_a(p), p.a.is_padded}};
   if (p.packed_bytes == 0) operands.emplace_back(matrix_b(p), p.b.is_padded);
   if (p.facts.gate == Gate::dual) operands.emplace_back(matrix_b2(p), p.b.is_padded);
@@ -220,10 +221,10 @@ LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::ve
                                                                         : fmt::format("{} * {} * l", first, second);
   // As many clusters as the device holds at once, or one for each tile.
   const int size = p.cluster_size;
-  step.grid[0] = size == 1              ? expression("min(num_sms, {})", clusters)
+  step.grid[0] = size == 1 ? expression("min(num_sms, {})", clusters)
                  : p.tiles.split_k == 1 || p.packed_bytes > 0
                      ? expression("{} * min({}, {})", size, clusters_at_once(size), clusters)
-                                        : expression("{} * {}", size, clusters);
+                     : expression("{} * {}", size, clusters);
   step.block[0] = static_cast<std::uint32_t>(p.threads);
   step.cluster[0] = static_cast<std::uint32_t>(size);
   step.dynamic_smem_bytes = p.smem_bytes;

@@ -156,10 +156,9 @@ std::span<const Selector> gemm_fields() {
 
 namespace {
 
-constexpr FamilyRow kGemmFamilies[] = {family_row<GemmWeightsOperator>("weights", kWgmmaTargets),
-                                       family_row<GemmMmaOperator>("mma", kMmaTargets),
-                                       family_row<GemmOperator>("wgmma", kWgmmaTargets),
-                                       family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
+constexpr FamilyRow kGemmFamilies[] = {
+    family_row<GemmWeightsOperator>("weights", kWgmmaTargets), family_row<GemmMmaOperator>("mma", kMmaTargets),
+    family_row<GemmOperator>("wgmma", kWgmmaTargets), family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
 constexpr OperatorType kGemm = make_operator_type<Gemm>(gemm_fields, kGemmFamilies);
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Candidates are tiles for the rows that are expected, and the k of a tile split over a cluster where there are few
-// tiles. Pins replace the table's values. The score is a model of the time: what the busiest multiprocessor reads, widens
-// and multiplies, whichever takes longest.
+// tiles. Pins replace the table's values. The score is a model of the time: what the busiest multiprocessor reads,
+// widens and multiplies, whichever takes longest.
 #include "generator/products/gemm_weights_operator.h"
 
 #include <fmt/format.h>
@@ -45,20 +45,18 @@ struct Cost {
 constexpr double kMemoryBytes = 4.4e12 / 1.7e9;  // of all multiprocessors
 constexpr double kMostMemoryBytes = 28;          // of one
 constexpr double kL2Bytes = 42;
-constexpr double kWidenCycles = 195;   // a warp's instructions for 128 of k of its rows, beside which no other warp of
-                                       // its scheduler issues any
-constexpr double kStepCycles = 360;    // from a warp's step to its next, alone
-constexpr double kProducts = 1780;     // of 16-bit numbers: 87 % of what the tensor cores have
+constexpr double kWidenCycles = 195;  // a warp's instructions for 128 of k of its rows, beside which no other warp of
+                                      // its scheduler issues any
+constexpr double kStepCycles = 360;   // from a warp's step to its next, alone
+constexpr double kProducts = 1780;    // of 16-bit numbers: 87 % of what the tensor cores have
 constexpr double kLaunchCycles = 4800;
-constexpr double kItemCycles = 700;    // from a tile's last product to the next one's first
+constexpr double kItemCycles = 700;  // from a tile's last product to the next one's first
 constexpr double kStoredElement = 0.06;
 constexpr double kClusterCycles = 1500;  // what parts of a cluster wait for each other
 constexpr double kGroupCycles = 500;     // and those of a CTA
 
 // Clusters of a size that run at the same time: generator/products/gemm_launch.cpp.
-double clusters_at_once(int size) {
-  return std::floor(size <= 2 ? kHopper.sms / size : kHopper.sms * 10 / 11 / size);
-}
+double clusters_at_once(int size) { return std::floor(size <= 2 ? kHopper.sms / size : kHopper.sms * 10 / 11 / size); }
 
 Cost cost_of(const Config& c, const Gemm& p) {
   const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
@@ -70,8 +68,8 @@ Cost cost_of(const Config& c, const Gemm& p) {
   // Boxes of rows that are there.
   const double box = gemm_weights::a_box_rows(c), rows = std::min<double>(c.tile_m, std::ceil(m / box) * box);
   const double weights = gemm_weights::b_slot_bytes(c), activations = rows * kWeightDepth * 2;
-  // Multiprocessors that read share the memory's rate; few read no faster than each can. The L2 serves all but one of the
-  // passes over the weights.
+  // Multiprocessors that read share the memory's rate; few read no faster than each can. The L2 serves all but one of
+  // the passes over the weights.
   const double busy = std::min(items, clusters) * c.split_k;
   const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
   const double l2 = (weights + activations) / kL2Bytes;
@@ -80,7 +78,9 @@ Cost cost_of(const Config& c, const Gemm& p) {
   const double latency = (kStepCycles + multiply / blocks) / groups;
   const double step = std::max({memory, l2, widen, multiply, latency}) + 0.15 * std::min(widen, multiply);
   Cost cost;
-  cost.bound = step < 1.3 * multiply ? "the tensor cores" : step < 1.3 * memory ? "memory" : "the widening of the weights";
+  cost.bound = step < 1.3 * multiply ? "the tensor cores"
+               : step < 1.3 * memory ? "memory"
+                                     : "the widening of the weights";
   double item = kItemCycles + kStoredElement * c.tile_m * c.tile_n;
   if (c.split_k > 1) item += kClusterCycles;
   if (groups > 1) item += kGroupCycles;
@@ -110,8 +110,7 @@ void require_pins(const Gemm& p) {
     refuse("cluster_n", fmt::format("{}", *p.cluster_n), "1 allowed with 4-bit weights");
   if (p.kernel_schedule == KernelSchedule::ping_pong)
     refuse("kernel_schedule", "ping_pong", "cooperative allowed with 4-bit weights");
-  if (p.swap_ab == SwapAb::off)
-    refuse("swap_ab", "off", "4-bit weights give the instruction its rows (on)");
+  if (p.swap_ab == SwapAb::off) refuse("swap_ab", "off", "4-bit weights give the instruction its rows (on)");
   if (p.mma_kind && *p.mma_kind != MmaKind::wgmma_f16)
     refuse("mma_kind", to_word(*p.mma_kind), "4-bit weights are multiplied by wgmma.f16");
 }
@@ -182,8 +181,7 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::exponents_of_f16:
       return "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4";
     case Rule::output_type:
-      return fmt::format("d is {}: must be f32, bf16 or f16 beside 4-bit weights",
-                         to_word(config.facts.d_dtype));
+      return fmt::format("d is {}: must be f32, bf16 or f16 beside 4-bit weights", to_word(config.facts.d_dtype));
     case Rule::int4_alone:
       return fmt::format("b_group and zero_points are for int4: {} has a scale for {}", to_word(config.facts.b_type),
                          block_elements(block_format(config.facts.b_type)));
@@ -248,12 +246,13 @@ void describe_smem(const Config& c, Plan& plan) {
                          {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
                           {"panel of D, being stored", "consumer", "the store before last has read it"}}});
   if (c.split_k > 1)
-    plan.smem.push_back({layout.parts.name,
-                         layout.parts.offset,
-                         layout.parts.bytes,
-                         gemm_weights::consumer_warpgroups(c),
-                         {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
-                          {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
+    plan.smem.push_back(
+        {layout.parts.name,
+         layout.parts.offset,
+         layout.parts.bytes,
+         gemm_weights::consumer_warpgroups(c),
+         {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
+          {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
   plan.smem_bytes = layout.total_bytes;
 }
@@ -290,12 +289,13 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
                        .swizzle = std::string(to_word(swizzle)),
                        .use = use};
   };
-  plan.operands = {mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
-                   plain_operand("b", to_word(facts.b_type), "weights and scales, packed: by bulk copies, to registers"),
-                   gemm_weights::has_d_map(config)
-                       ? mapped("d", facts.d_dtype, gemm::d_swizzle(gemm_weights::epilogue_config(config)),
-                                "D, stored through shared memory")
-                       : plain_operand("d", to_word(facts.d_dtype), "D, stored from registers")};
+  plan.operands = {
+      mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
+      plain_operand("b", to_word(facts.b_type), "weights and scales, packed: by bulk copies, to registers"),
+      gemm_weights::has_d_map(config)
+          ? mapped("d", facts.d_dtype, gemm::d_swizzle(gemm_weights::epilogue_config(config)),
+                   "D, stored through shared memory")
+          : plain_operand("d", to_word(facts.d_dtype), "D, stored from registers")};
   describe_smem(config, plan);
   plan.entry_registers = gemm_weights::register_budget(config).entry;
   for (int i = 0; i < gemm_weights::kRoles; ++i) {
@@ -313,10 +313,12 @@ std::string GemmWeightsOperator::launch_bounds() { return "tessera::gemm_weights
 std::string GemmWeightsOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
   return fmt::format(
-      "tessera::gemm_weights::kernel<kConfig>(\n      {{a, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
+      "tessera::gemm_weights::kernel<kConfig>(\n      {{a, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, "
+      "{}, "
       "alpha, {}}})",
       gemm_weights::has_d_map(config) ? "d" : "a", has_c ? "c" : "nullptr",
-      config.facts.bias == Bias::column ? "bias" : "nullptr", config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
+      config.facts.bias == Bias::column ? "bias" : "nullptr",
+      config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
       has_c ? "beta" : "0.0f");
 }
 

@@ -1,5 +1,5 @@
-// Products with 4-bit weights on Hopper, for the planner: which Configs are considered, how one is scored and named, and
-// its launch as data. What a Config means and which are legal: spec/gemm_weights.h.
+// Products with 4-bit weights on Hopper, for the planner: which Configs are considered, how one is scored and named,
+// and its launch as data. What a Config means and which are legal: spec/gemm_weights.h.
 #pragma once
 
 #include <string>

@@ -42,8 +42,9 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
   add_size(launch, "k", 0, kMaxExtent, "weights of a row");
   const PackedWeights weights = pack_weights::weights(c);
   launch.buffers = {values_buffer("values", BufferRole::input, BlockFormat::mxfp4, "n")};
-  launch.buffers.push_back(is_int4(c) ? groups_buffer("scales", to_word(c.dtype), 2, c.group)
-                                      : scales_buffer("scales", BufferRole::input, block_format_of(c), c.scale_form, "n"));
+  launch.buffers.push_back(is_int4(c)
+                               ? groups_buffer("scales", to_word(c.dtype), 2, c.group)
+                               : scales_buffer("scales", BufferRole::input, block_format_of(c), c.scale_form, "n"));
   if (has_zeros(c)) launch.buffers.push_back(groups_buffer("zeros", "u8", 1, c.group));
   launch.buffers.push_back(packed_weights_buffer("packed", BufferRole::output, weight_block_bytes(weights)));
   launch.domain.push_back(
@@ -54,7 +55,8 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
                               "with zeros",
                               weights.group, to_word(c.format))});
   const Expression blocks = expression("ceil_div(n, {}) * ceil_div(k, {})", kWeightRows, kWeightDepth);
-  add_at_most(launch, blocks, kMaxGridX, fmt::format("the number of blocks of 64 x 128 must be at most {}", grouped(kMaxGridX)));
+  add_at_most(launch, blocks, kMaxGridX,
+              fmt::format("the number of blocks of 64 x 128 must be at most {}", grouped(kMaxGridX)));
   LaunchStep step;
   step.entry = kernel;
   step.grid = {blocks, Expression::parse("l"), Expression(1)};
@@ -76,9 +78,7 @@ void PackWeightsOperator::require_facts(const PackWeights& problem) {
     throw Error(ErrorKind::unsupported, fmt::format("{}: {}", subject(c), explain(c, verdict)));
 }
 
-std::vector<Config> PackWeightsOperator::candidates(const PackWeights& problem) {
-  return {config_of(problem)};
-}
+std::vector<Config> PackWeightsOperator::candidates(const PackWeights& problem) { return {config_of(problem)}; }
 
 double PackWeightsOperator::score(const Config&, const PackWeights&) { return 1; }
 
@@ -110,17 +110,17 @@ std::string PackWeightsOperator::explain(const Config& config, const Verdict& ve
 }
 
 std::string PackWeightsOperator::kernel_name(Arch arch, const Config& config) {
-  std::string name =
-      fmt::format("tessera_pack_weights_{}_{}", arch_name(arch.to_string()), to_word(config.format));
+  std::string name = fmt::format("tessera_pack_weights_{}_{}", arch_name(arch.to_string()), to_word(config.format));
   if (!is_int4(config)) return fmt::format("{}_{}", name, scale_form_name(config.scale_form));
   return fmt::format("{}_{}_g{}{}", name, to_word(config.dtype), config.group, has_zeros(config) ? "_z" : "");
 }
 
 void PackWeightsOperator::describe(const Config& config, Plan& plan) {
-  plan.operands = {plain_operand("values", is_int4(config) ? "int4" : "e2m1", "read, two a byte"),
-                   is_int4(config) ? plain_operand("scales", to_word(config.dtype), fmt::format("one for {} along k", config.group))
-                                   : scale_operand("scales", block_format_of(config),
-                                                   fmt::format("of values, {}", to_word(config.scale_form)))};
+  plan.operands = {
+      plain_operand("values", is_int4(config) ? "int4" : "e2m1", "read, two a byte"),
+      is_int4(config)
+          ? plain_operand("scales", to_word(config.dtype), fmt::format("one for {} along k", config.group))
+          : scale_operand("scales", block_format_of(config), fmt::format("of values, {}", to_word(config.scale_form)))};
   if (has_zeros(config)) plan.operands.push_back(plain_operand("zeros", "u8", "taken off the values"));
   plan.operands.push_back(plain_operand("packed", "u8", "written, in blocks of 64 x 128"));
   plan.roles = {{.name = "pack", .first_warp = 0, .warps = pack_weights::kNumThreads / 32, .registers = 0}};

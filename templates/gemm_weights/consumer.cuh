@@ -41,7 +41,9 @@ struct Consumer {
   __device__ __forceinline__ void wait(const common::RingPosition<C.stages>& at) const {
     ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, at.slot), at.parity);
   }
+  // Once all lanes have read what they take from the slot themselves.
   __device__ __forceinline__ void release(int slot) const {
+    __syncwarp();
     if (threadIdx.x % 32 == 0)
       ptx::mbarrier_arrive(common::empty_behind<C.stages>(common::barrier_at<kBarriers.full>(smem, slot)));
   }
@@ -125,8 +127,8 @@ struct Consumer {
   __device__ __forceinline__ gemm::Params epilogue_params() const {
     float alpha = p.alpha * static_cast<float>(1ull << packed_exponent(C.facts.b_type));
     if (C.facts.b_type == OperandType::nvfp4 && p.scale_b != nullptr) alpha *= *p.scale_b;
-    return {p.d, p.d, p.d, p.d_pointer, p.c, p.bias, nullptr, nullptr, {}, {}, p.n, p.m, p.k, p.l, p.ldd, p.d_stride_l,
-            p.ldc, p.c_stride_l, alpha, p.beta};
+    return {p.d, p.d, p.d, p.d_pointer, p.c,   p.bias,       nullptr, nullptr,      {},    {},
+            p.n, p.m, p.k, p.l,         p.ldd, p.d_stride_l, p.ldc,   p.c_stride_l, alpha, p.beta};
   }
 
   // fp32: eight lanes write neighbours.
@@ -151,8 +153,8 @@ struct Consumer {
   __device__ __forceinline__ void run() {
     Accumulators accumulators;
     const gemm::Params params = epilogue_params();
-    gemm::Epilogue<kEpilogue> epilogue{
-        params, smem + kLayout.d.offset - gemm::smem_layout(kEpilogue).d.offset, warpgroup};
+    gemm::Epilogue<kEpilogue> epilogue{params, smem + kLayout.d.offset - gemm::smem_layout(kEpilogue).d.offset,
+                                       warpgroup};
     epilogue.row_end = p.n;
     Parts<C> parts{smem, first_block, group, schedule.rank};
 #pragma unroll 1

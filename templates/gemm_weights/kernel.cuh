@@ -20,8 +20,8 @@
 
 namespace tessera::gemm_weights {
 
-// A full barrier takes one arrival, with the bytes; a slot is emptied by the warps of its group. The parts of a block are
-// ready when the warps of all but the owner have left theirs, and fetched by the owner's.
+// A full barrier takes one arrival, with the bytes; a slot is emptied by the warps of its group. The parts of a block
+// are ready when the warps of all but the owner have left theirs, and fetched by the owner's.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);

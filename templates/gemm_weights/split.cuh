@@ -1,6 +1,6 @@
-// Adding up the parts of K, of CTAs and of warpgroups: each leaves its sums in its CTA's shared memory, and for each block
-// of rows one warpgroup fetches them from all, in the order of the parts. So the result does not depend on who was
-// first.
+// Adding up the parts of K, of CTAs and of warpgroups: each leaves its sums in its CTA's shared memory, and for each
+// block of rows one warpgroup fetches them from all, in the order of the parts. So the result does not depend on who
+// was first.
 //
 // Sums lie as the threads hold them: four values of a thread are 16 bytes, those of a warpgroup's threads side by side.
 #pragma once
@@ -24,9 +24,9 @@ struct Parts {
   static constexpr int kPartBytes = kValues / 4 * kWarpgroupThreads * 16;
 
   const unsigned smem;
-  const int block;  // of the tile
-  const int group;  // of the warpgroups that share it
-  const int rank;   // of the CTA
+  const int block;      // of the tile
+  const int group;      // of the warpgroups that share it
+  const int rank;       // of the CTA
   unsigned parity = 0;  // of tiles
 
   __device__ __forceinline__ bool is_owner() const { return group == 0 && block % C.split_k == rank; }

@@ -1,8 +1,8 @@
 // From packed codes to the registers of wgmma: sixteen of k of 64 rows are a word of codes and four registers of A. An
 // e2m1 whose exponent and mantissa stand where the wider type has the low bits of its exponent and the high one of its
 // mantissa is that type's number, subnormal ones among them, times a power of two; a multiplication with the scale,
-// which has the rest of that power in it, makes the weight. All of it is exact. An int4 is put behind a number whose last
-// place is one, which is taken off it with the zero point, exactly; the multiplication with its scale rounds.
+// which has the rest of that power in it, makes the weight. All of it is exact. An int4 is put behind a number whose
+// last place is one, which is taken off it with the zero point, exactly; the multiplication with its scale rounds.
 //
 // Products of few rows are limited by how many instructions a multiprocessor issues beside by memory, so the codes lie
 // such that most registers need one rotation and one mask.

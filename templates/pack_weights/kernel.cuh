@@ -109,8 +109,8 @@ __device__ __forceinline__ unsigned scale_word(const Source<C>& source, int firs
 }
 
 template <Config C>
-__device__ __forceinline__ void kernel(const void* values, const void* scales, const void* zeros,
-                                       void* packed, int n, int k) {
+__device__ __forceinline__ void kernel(const void* values, const void* scales, const void* zeros, void* packed, int n,
+                                       int k) {
   common::require_legal<why_invalid(C)>();
   constexpr int kBytes = weight_block_bytes(weights(C));
   const int steps = (k + kWeightDepth - 1) / kWeightDepth;

@@ -10,21 +10,21 @@
 // registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
 // activations by TMA, blocks of weights as they lie, in bulk. Consumers widen a block's weights, 64 of k at a time,
 // while the products of those before are made. Few rows keep the tensor cores less busy than the widening keeps a warp
-// waiting, so there are four warpgroups then: of a tile with fewer blocks of weights k_groups() share each, and take its
-// slots in turn.
+// waiting, so there are four warpgroups then: of a tile with fewer blocks of weights k_groups() share each, and take
+// its slots in turn.
 //
-// A cluster is split_k CTAs that share the k of a tile. Parts of the sums, of CTAs and of warpgroups, are left in shared
-// memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the CTA of rank
-// i % split_k.
+// A cluster is split_k CTAs that share the k of a tile. Parts of the sums, of CTAs and of warpgroups, are left in
+// shared memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the
+// CTA of rank i % split_k.
 //
 // Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims {n, m, l}, as
 // spec/gemm.h has it with swap_ab.
 //
-// Entry parameters, in this order: const __grid_constant__ TensorMap a, d (16 bits only); b; d_pointer; c (facts.c only); bias
-// (facts.bias only); float* scale_b (nvfp4 only; may be null: 1); int m, n, k, l; long long ldd, d_stride_l; long long
-// ldc, c_stride_l (facts.c only); float alpha; float beta (c).
-// Launch: clusters of split_k CTAs along x, as many as the device holds at once or one for each tile; block
-// num_threads(); dynamic shared memory smem_layout().total_bytes; programmatic stream serialization.
+// Entry parameters, in this order: const __grid_constant__ TensorMap a, d (16 bits only); b; d_pointer; c (facts.c
+// only); bias (facts.bias only); float* scale_b (nvfp4 only; may be null: 1); int m, n, k, l; long long ldd,
+// d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha; float beta (c). Launch: clusters of split_k CTAs
+// along x, as many as the device holds at once or one for each tile; block num_threads(); dynamic shared memory
+// smem_layout().total_bytes; programmatic stream serialization.
 #pragma once
 
 #include "spec/gemm.h"
@@ -59,27 +59,27 @@ inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxSplit = 4;
 inline constexpr int kMaxParts = 8;  // of a sum, which a thread adds up at a time
 inline constexpr int kMostFewRows = 32;
-inline constexpr int kPanelBytes = 128;                        // of a row of activations: a swizzle span
+inline constexpr int kPanelBytes = 128;                         // of a row of activations: a swizzle span
 inline constexpr int kPanels = kWeightDepth * 2 / kPanelBytes;  // of a slot
 inline constexpr int kStepsOfHalf = kWeightHalf / 16;           // wgmma instructions
 
 enum class Rule {
   ok,
-  facts_of_others,         // 1; 0
-  activation_type,         // bits of A's type; 16
-  exponents_of_f16,        // 16; 16
-  output_type,             // bytes of D's type; 4
-  group_of_int4,           // k that share a scale; 128
-  int4_alone,              // 1; 0
-  tile_m_not_supported,    // tile_m; 256
-  tile_n_not_supported,    // tile_n; 256
-  stages_out_of_range,     // stages; 16
-  stages_of_groups,        // stages; the multiple that they must be
-  split_k_out_of_range,    // split_k; 4
-  split_k_of_wide_tiles,   // blocks of a warpgroup; 1
-  raster_out_of_range,     // raster; 1,024
+  facts_of_others,                // 1; 0
+  activation_type,                // bits of A's type; 16
+  exponents_of_f16,               // 16; 16
+  output_type,                    // bytes of D's type; 4
+  group_of_int4,                  // k that share a scale; 128
+  int4_alone,                     // 1; 0
+  tile_m_not_supported,           // tile_m; 256
+  tile_n_not_supported,           // tile_n; 256
+  stages_out_of_range,            // stages; 16
+  stages_of_groups,               // stages; the multiple that they must be
+  split_k_out_of_range,           // split_k; 4
+  split_k_of_wide_tiles,          // blocks of a warpgroup; 1
+  raster_out_of_range,            // raster; 1,024
   accumulators_exceed_registers,  // registers for accumulators per thread; those that the budget leaves
-  shared_memory_exceeded,  // bytes; 232,448
+  shared_memory_exceeded,         // bytes; 232,448
 };
 
 TESSERA_HD constexpr PackedWeights weights(const Config& c) {
@@ -99,9 +99,7 @@ TESSERA_HD constexpr int k_groups(const Config& c) {
   return !has_few_rows(c) ? 1 : c.tile_n == 64 ? 4 : c.tile_n == 128 ? 2 : 1;
 }
 // Blocks of a warpgroup, and parts of a sum.
-TESSERA_HD constexpr int blocks(const Config& c) {
-  return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c);
-}
+TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
 TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }
 TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
 
@@ -194,12 +192,12 @@ inline constexpr int kRegistersBesideAccumulators = 72;
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const ProductFacts& f = c.facts;
+  if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
+    return {Rule::activation_type, operand_bits(f.a_type), 16};
   if (f.gate != Gate::none || f.interleave != 1 || f.d_format != OutputFormat::plain || f.grouping != Grouping::none ||
       f.gather != Gather::none || f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none ||
       f.a_layout != Layout::k_major || f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
     return {Rule::facts_of_others, 1, 0};
-  if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
-    return {Rule::activation_type, operand_bits(f.a_type), 16};
   if (f.a_type == OperandType::f16 && f.b_type == OperandType::mxfp4) return {Rule::exponents_of_f16, 16, 16};
   if (is_e2m1(f.b_type) && (c.b_group != kWeightDepth || c.zero_points != ZeroPoints::none))
     return {Rule::int4_alone, 1, 0};

@@ -28,10 +28,10 @@ struct Config {
 
 enum class Rule {
   ok,
-  facts_of_int4,   // 1; 0
-  form_of_int4,    // 1; 0
-  dtype_of_int4,   // bytes of the type; 2
-  group_of_int4,   // k that share a scale; 128
+  facts_of_int4,  // 1; 0
+  form_of_int4,   // 1; 0
+  dtype_of_int4,  // bytes of the type; 2
+  group_of_int4,  // k that share a scale; 128
 };
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {

@@ -3,9 +3,9 @@
 //
 // A block has 64 rows of n and 128 of k: 4,096 bytes of codes, then the scales. A thread t of the warpgroup that
 // multiplies it finds its codes for 64 of k side by side, four words at (k / 64 * 128 + t) * 16, a word for each 16 of
-// k, as wgmma wants A in registers: with w = t / 32, g = t % 32 / 4, q = t % 4 the register r of the instruction has row
-// 16 w + g + 8 (r % 2), and k = 2 q + 8 (r / 2) in its low half, the next in its high half. So each half of a word has
-// the codes of four registers:
+// k, as wgmma wants A in registers: with w = t / 32, g = t % 32 / 4, q = t % 4 the register r of the instruction has
+// row 16 w + g + 8 (r % 2), and k = 2 q + 8 (r / 2) in its low half, the next in its high half. So each half of a word
+// has the codes of four registers:
 //
 //   e2m1   where few instructions put it into bf16: register 0 has its codes in place, sign in bit 15 and exponent and
 //          mantissa in bits 8..6; rotating the word to the left by 4 does that for register 1, by 10 for register 2, by
@@ -15,7 +15,8 @@
 // Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
 //
 //   mxfp4  [pair][k / 64][row][k / 32 % 2] bytes: ue8m0, codes above 160 as 161
-//   nvfp4  [pair][k / 64][row][k / 16 % 4] bytes: five bits of exponent, three of mantissa, so that subnormal scales are
+//   nvfp4  [pair][k / 64][row][k / 16 % 4] bytes: five bits of exponent, three of mantissa, so that subnormal scales
+//   are
 //          numbers as others are: 2^(e - 22) (1 + m / 8); of a scale of zero any, the block's magnitudes being zero
 //   int4   [pair][k / group][row] 16-bit numbers of the activations' type; then, with zero points, as many numbers that
 //          are taken off a code which has 128 (bf16) or 1,024 (f16) added: those plus the zero point
@@ -28,9 +29,9 @@
 
 namespace tessera {
 
-inline constexpr int kWeightRows = 64;      // of a block: wgmma M
-inline constexpr int kWeightDepth = 128;    // k of a block
-inline constexpr int kWeightHalf = 64;      // k whose codes a thread has side by side
+inline constexpr int kWeightRows = 64;    // of a block: wgmma M
+inline constexpr int kWeightDepth = 128;  // k of a block
+inline constexpr int kWeightHalf = 64;    // k whose codes a thread has side by side
 inline constexpr int kWeightCodeBytes = kWeightRows * kWeightDepth / 2;
 inline constexpr int kWeightPairs = kWeightRows / 2;  // of rows that share a thread
 inline constexpr int kLargestPackedUe8m0 = 160;       // 2^33; above stands 161, which multiplies as infinity
@@ -39,8 +40,8 @@ inline constexpr int kPackedUe4m3Bias = 22;
 // What packed weights depend on: facts of a product and of pack_weights alike.
 struct PackedWeights {
   OperandType type = OperandType::mxfp4;
-  int group = 32;           // k that share a scale
-  bool has_zeros = false;   // int4 with zero points
+  int group = 32;          // k that share a scale
+  bool has_zeros = false;  // int4 with zero points
 
   TESSERA_HD friend constexpr bool operator==(const PackedWeights&, const PackedWeights&) = default;
 };
@@ -56,7 +57,9 @@ TESSERA_HD constexpr int weight_block_bytes(const PackedWeights& w) {
 }
 
 // Where a word has bit `bit` of an e2m1 (3: sign, 0: mantissa) of register r, half `half`.
-TESSERA_HD constexpr int code_rotation(int r, int bit) { return r == 0 ? 0 : r == 1 ? 4 : r == 2 ? 10 : bit == 0 ? 6 : 14; }
+TESSERA_HD constexpr int code_rotation(int r, int bit) {
+  return r == 0 ? 0 : r == 1 ? 4 : r == 2 ? 10 : bit == 0 ? 6 : 14;
+}
 TESSERA_HD constexpr int code_bit(int r, int half, int bit) {
   const int in_bf16 = bit == 3 ? 15 : 6 + bit;
   return (32 + 16 * half + in_bf16 - code_rotation(r, bit)) % 32;
@@ -71,9 +74,9 @@ TESSERA_HD constexpr unsigned placed_code(OperandType type, unsigned code, int r
 
 // A weight's place in its block: row 0 to 63, k 0 to 127.
 struct WeightPlace {
-  int word = 0;      // of four bytes
-  int half = 0;      // of the word
-  int reg = 0;       // whose code it is among the half's
+  int word = 0;  // of four bytes
+  int half = 0;  // of the word
+  int reg = 0;   // whose code it is among the half's
 };
 TESSERA_HD constexpr WeightPlace weight_place(int row, int k) {
   const int of_step = k % 16, thread = row / 16 * 32 + row % 8 * 4 + of_step % 8 / 2;

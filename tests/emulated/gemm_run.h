@@ -18,10 +18,10 @@
 #include "generator/selectors.h"
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
-#include "spec/gemm_weights.h"
 #include "reference/poison.h"
 #include "reference/random.h"
 #include "runtime/nvrtc.h"
+#include "spec/gemm_weights.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tessera/launcher.h"
@@ -106,7 +106,8 @@ class GemmRun {
     check.jobs = 1;
     Tensor weights;
     if (has_packed_weights()) {
-      weights = reference::decode_packed_weights(weights_of(), buffers_.at("b").view, evaluate(Expression::parse("n"), names_),
+      weights = reference::decode_packed_weights(weights_of(), buffers_.at("b").view,
+                                                 evaluate(Expression::parse("n"), names_),
                                                  evaluate(Expression::parse("k"), names_));
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;

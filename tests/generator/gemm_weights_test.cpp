@@ -62,8 +62,8 @@ TEST_CASE("weights: few rows get narrow tiles, and parts of k where there are fe
     return config(fields);
   };
   CHECK(of("1").tile_m == 16);
-  CHECK(of("1").split_k > 1);
   CHECK(of("32").tile_m == 32);
+  CHECK(of("32").split_k > 1);
   CHECK(of("4096").tile_m >= 128);
   CHECK(of("4096").split_k == 1);
 }
@@ -78,7 +78,8 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"dtype", "f16"}}, "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4");
   ends({{"d_dtype", "e4m3"}}, "d is e4m3: must be f32, bf16 or f16 beside 4-bit weights");
   ends({{"grouping", "masked"}},
-       "4-bit weights have kernels for a and b with contiguous k, without groups, gates, scale blocks, promoted sums and "
+       "4-bit weights have kernels for a and b with contiguous k, without groups, gates, scale blocks, promoted sums "
+       "and "
        "a block-scaled d");
   ends({{"b_group", "64"}}, "b_group and zero_points are for int4: mxfp4 has a scale for 32");
   ends({{"tile_m", "24"}}, "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
@@ -94,8 +95,7 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"stages", "17"}}, "17 stages, 2 to 16 allowed");
   ends({{"raster", "2000"}}, "raster 2,000, 1 to 1,024 allowed");
   ends({{"swap_ab", "off"}}, "gemm: swap_ab = off: 4-bit weights give the instruction its rows (on)");
-  ends({{"kernel_schedule", "ping_pong"}},
-       "gemm: kernel_schedule = ping_pong: cooperative allowed with 4-bit weights");
+  ends({{"kernel_schedule", "ping_pong"}}, "gemm: kernel_schedule = ping_pong: cooperative allowed with 4-bit weights");
   ends({{"cluster_m", "2"}}, "gemm: cluster_m = 2: 1 allowed with 4-bit weights");
   ends({{"cluster_n", "2"}}, "gemm: cluster_n = 2: 1 allowed with 4-bit weights");
   ends({{"accumulators", "2"}}, "gemm: accumulators = 2: is for Tensor Memory, which sm_90a does not have");
@@ -130,8 +130,9 @@ TEST_CASE("packed weights: every bit of a block is one weight's, and scales have
       }
     CHECK(bits.size() == 8 * kWeightCodeBytes);
   }
-  for (const PackedWeights& w : {PackedWeights{OperandType::mxfp4, 32, false}, PackedWeights{OperandType::nvfp4, 16, false},
-                                 PackedWeights{OperandType::int4, 32, true}, PackedWeights{OperandType::int4, 128, false}}) {
+  for (const PackedWeights& w :
+       {PackedWeights{OperandType::mxfp4, 32, false}, PackedWeights{OperandType::nvfp4, 16, false},
+        PackedWeights{OperandType::int4, 32, true}, PackedWeights{OperandType::int4, 128, false}}) {
     std::set<int> places;
     for (int row = 0; row < kWeightRows; ++row)
       for (int i = 0; i < kWeightDepth / w.group; ++i) {

@@ -226,7 +226,7 @@ class Sweep {
   /// Weights of four bits, with epilogues and tiles in turn.
   static void add_weights(std::vector<Gemm>& list) {
     constexpr int kTiles[][3] = {// tile_m, tile_n, split_k
-                                 {0, 0, 0},    {16, 64, 1},  {16, 64, 2},   {16, 128, 3}, {32, 128, 1},  {32, 256, 2},
+                                 {0, 0, 0},    {16, 64, 1},  {16, 64, 2},   {16, 128, 3},  {32, 128, 1},  {32, 256, 2},
                                  {16, 256, 4}, {64, 128, 2}, {128, 256, 1}, {192, 128, 1}, {256, 128, 1}, {48, 64, 1}};
     struct Weights {
       DType dtype;
@@ -381,8 +381,7 @@ class Sweep {
     const std::int64_t l = is_grouped ? pick(0, 12) : pick(0, 3) == 0 ? pick(0, 3) : 1;
     const bool is_packed = kernel.kernel().plan().family == "weights";
     const ProductFacts facts = product_facts(p);
-    const reference::WeightFacts weights =
-        reference::weight_facts(facts.b_type, p.b_group, p.zero_points, p.dtype);
+    const reference::WeightFacts weights = reference::weight_facts(facts.b_type, p.b_group, p.zero_points, p.dtype);
     const std::int64_t m = extent(), n = extent(), l_of_d = is_one ? 1 : l;
     const std::int64_t k = is_packed ? round_up(extent(), weights.weights.group) : extent();
     const bool is_gathered = p.gather != Gather::none;
@@ -396,8 +395,9 @@ class Sweep {
     const Matrix of_d = matrix(l_of_d, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
     const bool is_in_place = !is_grouped && p.c == Addend::matrix && c_dtype == p.d_dtype && pick(0, 2) == 0;
     const Matrix of_c = is_in_place ? of_d : matrix(l_of_d, m, n, 1);
-    const Tensor packed = is_packed ? reference::random_packed_weights(weights, l, n, k, reference::Fill::standard, random_(), 0)
-                                    : Tensor(DType::u8, {0});
+    const Tensor packed =
+        is_packed ? reference::random_packed_weights(weights, l, n, k, reference::Fill::standard, random_(), 0)
+                  : Tensor(DType::u8, {0});
     Buffer a(device_, p.dtype, of_a.elements());
     Buffer b(device_, is_packed ? DType::u8 : b_dtype, is_packed ? packed.elements() : of_b.elements());
     Buffer c(device_, c_dtype, of_c.elements()), d(device_, p.d_dtype, of_d.elements());
@@ -494,8 +494,7 @@ class Sweep {
     check.seed = random_();
     // Few elements need not have the roundings of many.
     check.judges_rel_error = m * n * l > 4096;
-    reference::GemmInputs in{
-        of_a.view(a, a_is_mn), is_packed ? decoded.view() : of_b.view(b, b_is_mn), {}, {}};
+    reference::GemmInputs in{of_a.view(a, a_is_mn), is_packed ? decoded.view() : of_b.view(b, b_is_mn), {}, {}};
     if (p.c == Addend::matrix) in.c = of_c.view(c, false);
     if (p.bias == Bias::column) in.bias = bias.host.view();
     in.sfa = sfa.view();

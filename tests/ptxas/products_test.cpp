@@ -107,9 +107,9 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
   Kernels kernels;
   for (const char* const b : {"mxfp4", "nvfp4", "int4"}) {
     kernels.add("pack_weights", {{"format", b}});
-    for (const auto& [tile_m, tile_n] : {std::pair("16", "64"), std::pair("16", "128"), std::pair("32", "256"),
-                                         std::pair("64", "128"), std::pair("64", "256"), std::pair("128", "256"),
-                                         std::pair("192", "128"), std::pair("256", "128")})
+    for (const auto& [tile_m, tile_n] :
+         {std::pair("16", "64"), std::pair("16", "128"), std::pair("32", "256"), std::pair("64", "128"),
+          std::pair("64", "256"), std::pair("128", "256"), std::pair("192", "128"), std::pair("256", "128")})
       for (const char* const d_dtype : {"bf16", "f32"})
         kernels.add("gemm", {{"b_dtype", b}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"d_dtype", d_dtype}});
     for (const char* const split_k : {"2", "4"})

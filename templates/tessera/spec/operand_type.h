@@ -10,8 +10,8 @@ namespace tessera {
 
 enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8, u8, int4, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
 
-// Weights of four bits beside a 16-bit operand: e2m1 with the scales of a block-scaled format, or integers with scales of
-// the other operand's type. Integers are -8 to 7, or 0 to 15 of which a zero point is taken.
+// Weights of four bits beside a 16-bit operand: e2m1 with the scales of a block-scaled format, or integers with scales
+// of the other operand's type. Integers are -8 to 7, or 0 to 15 of which a zero point is taken.
 enum class WeightFormat { mxfp4, nvfp4, int4 };
 enum class ZeroPoints { none, given };
 
