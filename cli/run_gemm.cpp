@@ -10,7 +10,6 @@
 #include "generator/facts.h"
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
-#include "spec/gemm_weights.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -169,7 +168,7 @@ class RunGemm final : public RunOperator {
                                                  flags.sizes.at("k"));
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
-      check.k_groups = gemm_weights::k_groups({.tile_m = tiles.tile_m, .tile_n = tiles.tile_n});
+      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
     }
     reference::GemmInputs views{
         operand_view(inputs.at("a"), facts.a_layout),

@@ -41,14 +41,16 @@ struct Cost {
   const char* bound = "";
 };
 
-// Cycles of kHopper.clock_ghz, from timings of an H200 (bench/results/weights-4-bit.md).
+// Cycles of kHopper.clock_ghz, fitted to timings of an earlier form of the kernel (bench/results/weights-4-bit.md).
 constexpr double kMemoryBytes = 4.4e12 / 1.7e9;  // of all multiprocessors
 constexpr double kMostMemoryBytes = 28;          // of one
 constexpr double kL2Bytes = 42;
 constexpr double kWidenCycles = 195;  // a warp's instructions for 128 of k of its rows, beside which no other warp of
                                       // its scheduler issues any
 constexpr double kStepCycles = 360;   // from a warp's step to its next, alone
-constexpr double kProducts = 1780;    // of 16-bit numbers: 87 % of what the tensor cores have
+constexpr double kLoadCycles = 120, kCopyCycles = 25;  // of the thread that loads: a step, and each copy of it
+constexpr double kTwoStages = 1.2;                     // a ring of two slots waits for the memory
+constexpr double kProducts = 1780;                     // of 16-bit numbers: 87 % of what the tensor cores have
 constexpr double kLaunchCycles = 4800;
 constexpr double kItemCycles = 700;  // from a tile's last product to the next one's first
 constexpr double kStoredElement = 0.06;
@@ -76,7 +78,9 @@ Cost cost_of(const Config& c, const Gemm& p) {
   const double widen = blocks * kWidenCycles;
   const double multiply = blocks * kWeightRows * kWeightDepth * std::max(c.tile_m, 32) / kProducts;
   const double latency = (kStepCycles + multiply / blocks) / groups;
-  const double step = std::max({memory, l2, widen, multiply, latency}) + 0.15 * std::min(widen, multiply);
+  const double load = kLoadCycles + kCopyCycles * (blocks + 2 * rows / box);
+  double step = std::max({memory, l2, widen, multiply, latency, load}) + 0.15 * std::min(widen, multiply);
+  if (c.stages < 3) step *= kTwoStages;
   Cost cost;
   cost.bound = step < 1.3 * multiply ? "the tensor cores"
                : step < 1.3 * memory ? "memory"

@@ -49,6 +49,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.a);
     init_barriers<C>(smem);
     ptx::griddepcontrol_wait();
+    producer.begin_item();
 #pragma unroll 1
     for (int i = 0; i < C.stages; ++i)
       if (!producer.load_slot()) break;

@@ -31,45 +31,56 @@ struct Producer {
   const Schedule<C> schedule{p};
   const int blocks_n = (p.n - 1) / kWeightRows + 1;
   const int steps = Schedule<C>::steps_of(p.k);
+  const int last = schedule.k_begin + schedule.slots();  // behind the tile's last slot
   const unsigned long long policy = schedule.tiles_m == 1 ? ptx::kEvictFirst : ptx::kEvictNormal;
   common::RingPosition<C.stages> ring{0, 0};
   int item = schedule.first();
-  int slot_of_tile = 0;
+  int step = schedule.k_begin;
   unsigned written = 0;  // slots, a bit each
+  // Of the item: worked out once, since a division takes as long as a few loads.
+  Tile tile{};
+  int boxes = 0;
+  const char* blocks = nullptr;  // of the tile's first block, step 0
+
+  // Precondition of load_slot(), once.
+  __device__ __forceinline__ void begin_item() {
+    if (schedule.slots() == 0) item = schedule.items;
+    if (item >= schedule.items) return;
+    tile = schedule.at(item);
+    boxes = min((p.m - tile.row + kBoxRows - 1) / kBoxRows, C.tile_m / kBoxRows);
+    blocks = static_cast<const char*>(p.b) +
+             (static_cast<long long>(tile.batch) * blocks_n + tile.column / kWeightRows) * steps * kBlockBytes;
+    step = schedule.k_begin;
+  }
 
   // The next slot, unless nothing is left.
   __device__ __forceinline__ bool load_slot() {
-    if (item >= schedule.items || schedule.slots() == 0) return false;
+    if (item >= schedule.items) return false;
     const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
     ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-    const int step = schedule.k_begin + slot_of_tile;
     if (step < schedule.k_end) {
-      load(schedule.at(item), step, full);
+      load(full);
     } else {
       ptx::mbarrier_arrive(full);
     }
     ring.advance();
-    if (++slot_of_tile == schedule.slots()) {
-      slot_of_tile = 0;
+    if (++step == last) {
       item += schedule.stride();
+      begin_item();
     }
     return true;
   }
 
-  __device__ __forceinline__ void load(const Tile& tile, int step, unsigned full) {
-    const int boxes = min((p.m - tile.row + kBoxRows - 1) / kBoxRows, C.tile_m / kBoxRows);
+  __device__ __forceinline__ void load(unsigned full) {
     const int count = (written >> ring.slot & 1) != 0 ? boxes : C.tile_m / kBoxRows;
     written |= 1u << ring.slot;
     ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + count * kPanels * kBoxBytes);
     const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
-    const char* const matrix =
-        static_cast<const char*>(p.b) + static_cast<long long>(tile.batch) * blocks_n * steps * kBlockBytes;
+    const int blocks_left = blocks_n - 1 - tile.column / kWeightRows;
 #pragma unroll
     for (int i = 0; i < blocks_of_tile(C); ++i) {
-      const int block = min(tile.column / kWeightRows + i, blocks_n - 1);
-      ptx::bulk_load_with_policy(b + i * kBlockBytes,
-                                 matrix + (static_cast<long long>(block) * steps + step) * kBlockBytes, kBlockBytes,
-                                 full, policy);
+      const long long at = static_cast<long long>(min(i, blocks_left)) * steps + step;
+      ptx::bulk_load_with_policy(b + i * kBlockBytes, blocks + at * kBlockBytes, kBlockBytes, full, policy);
     }
     const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
 #pragma unroll

@@ -57,8 +57,7 @@ struct Config {
 
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxSplit = 4;
-inline constexpr int kMaxParts = 8;  // of a sum, which a thread adds up at a time
-inline constexpr int kMostFewRows = 32;
+inline constexpr int kMaxParts = 8;                             // of a sum, which a thread adds up at a time
 inline constexpr int kPanelBytes = 128;                         // of a row of activations: a swizzle span
 inline constexpr int kPanels = kWeightDepth * 2 / kPanelBytes;  // of a slot
 inline constexpr int kStepsOfHalf = kWeightHalf / 16;           // wgmma instructions
@@ -95,9 +94,7 @@ TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
   return blocks_of_tile(c) == 4 && c.tile_m > 64 ? 2 : blocks_of_tile(c);
 }
 // Warpgroups that share the k of a block within the CTA: slot s is of group s % k_groups(c).
-TESSERA_HD constexpr int k_groups(const Config& c) {
-  return !has_few_rows(c) ? 1 : c.tile_n == 64 ? 4 : c.tile_n == 128 ? 2 : 1;
-}
+TESSERA_HD constexpr int k_groups(const Config& c) { return weight_k_groups(c.tile_m, c.tile_n); }
 // Blocks of a warpgroup, and parts of a sum.
 TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
 TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }

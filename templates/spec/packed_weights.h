@@ -94,6 +94,13 @@ TESSERA_HD constexpr int scale_place(const PackedWeights& w, int row, int i) {
   return pair_of(row) * pair_bytes(w) + i / of_half * 2 * of_half + row_in_pair(row) * of_half + i % of_half;
 }
 
+// Warpgroups that share the k of a block within a CTA whose tile has so many rows and columns of d: step s of 128 of k,
+// counted from the part's first, is of group s % that many.
+inline constexpr int kMostFewRows = 32;
+TESSERA_HD constexpr int weight_k_groups(int tile_m, int tile_n) {
+  return tile_m > kMostFewRows ? 1 : tile_n == 64 ? 4 : tile_n == 128 ? 2 : 1;
+}
+
 inline constexpr int kMiddleOfInt4 = 8;  // what codes of two's complement are more than their numbers
 // A code of int4 is the low bits of a number of the activations' type whose last place is one: 128 and more, or 1,024.
 TESSERA_HD constexpr unsigned int4_magic(DType dtype) { return dtype == DType::bf16 ? 0x4300 : 0x6400; }

@@ -21,7 +21,6 @@
 #include "reference/poison.h"
 #include "reference/random.h"
 #include "runtime/nvrtc.h"
-#include "spec/gemm_weights.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tessera/launcher.h"
@@ -111,7 +110,7 @@ class GemmRun {
                                                  evaluate(Expression::parse("k"), names_));
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
-      check.k_groups = gemm_weights::k_groups({.tile_m = tiles.tile_m, .tile_n = tiles.tile_n});
+      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
     }
     reference::GemmInputs in{
         operand("a", facts.a_layout), has_packed_weights() ? weights.view() : operand("b", facts.b_layout), {}, {}};

@@ -106,6 +106,12 @@ inline void add_mma_products(std::vector<Problem>& problems) {
       add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});
 }
 
+inline bool has_weights(const Problem& problem) {
+  const Gemm* const facts = problem.get_if<Gemm>();
+  return facts != nullptr && has_family(facts->arch, MmaFamily::wgmma) && !facts->format &&
+         (facts->b_int4 || facts->b_format);
+}
+
 /// Weights of four bits: packed, and under products of few rows and many.
 inline void add_weights(std::vector<Problem>& problems) {
   for (const char* const form : {"plain", "tile"})

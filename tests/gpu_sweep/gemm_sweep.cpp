@@ -26,7 +26,6 @@
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
 #include "reference/poison.h"
-#include "spec/gemm_weights.h"
 #include "tessera/cuda_device.h"
 #include "tessera/jit.h"
 
@@ -227,7 +226,7 @@ class Sweep {
   static void add_weights(std::vector<Gemm>& list) {
     constexpr int kTiles[][3] = {// tile_m, tile_n, split_k
                                  {0, 0, 0},    {16, 64, 1},  {16, 64, 2},   {16, 128, 3},  {32, 128, 1},  {32, 256, 2},
-                                 {16, 256, 4}, {64, 128, 2}, {128, 256, 1}, {192, 128, 1}, {256, 128, 1}, {48, 64, 1}};
+                                 {16, 256, 4}, {64, 128, 2}, {128, 256, 1}, {192, 128, 1}, {256, 128, 1}, {96, 64, 1}};
     struct Weights {
       DType dtype;
       std::optional<BlockFormat> format;
@@ -484,7 +483,7 @@ class Sweep {
       decoded = reference::decode_packed_weights(weights, packed.view(), n, k);
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
-      check.k_groups = gemm_weights::k_groups({.tile_m = tiles.tile_m, .tile_n = tiles.tile_n});
+      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
     }
     check.activation = p.activation;
     check.split_k = tiles.split_k;
