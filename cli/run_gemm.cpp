@@ -9,6 +9,7 @@
 #include "cli/run_operator.h"
 #include "generator/facts.h"
 #include "reference/groups.h"
+#include "reference/packed_weights.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -76,8 +77,10 @@ class RunGemm final : public RunOperator {
     };
     for (const auto& [name, array, d, layout] :
          {std::tuple("l", "a", 0U, facts.a_layout), std::tuple("m", "a", 1U, facts.a_layout),
-          std::tuple("k", "a", 2U, facts.a_layout), std::tuple("n", "b", 1U, facts.b_layout)})
+          std::tuple("k", "a", 2U, facts.a_layout), std::tuple("n", "b", 1U, facts.b_layout)}) {
+      if (*array == 'b' && has_packed_weights(plan)) continue;  // its shape tells blocks
       if (const std::int64_t value = dimension(array, d, layout); value >= 0) complete(name, value);
+    }
     const std::int64_t extent = has_family(facts.arch, MmaFamily::tcgen05) && flags.is_emulated ? 384 : 1024;
     complete("k", extent);
     add_rows_and_columns(plan, extent, given);
@@ -114,6 +117,13 @@ class RunGemm final : public RunOperator {
       reference::Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
       if (buffer.name == "scale_a" || buffer.name == "scale_b") {
         tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
+      } else if (buffer.name == "b" && has_packed_weights(plan)) {
+        const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
+        const reference::Fill fill = flags.inputs == "integer"    ? reference::Fill::integer
+                                     : flags.inputs == "standard" ? reference::Fill::standard
+                                                                  : reference::Fill::normal;
+        tensor = reference::random_packed_weights(weights_of(plan), size("l"), size("n"), size("k"), fill,
+                                                  static_cast<std::uint64_t>(flags.seed), stream);
       } else if (buffer.name == "sfa" || buffer.name == "sfb") {
         fill_factors(tensor, flags, stream);
       } else if (buffer.name == "indices") {
@@ -152,8 +162,19 @@ class RunGemm final : public RunOperator {
     check.tile_m = tiles.tile_m;
     check.tile_n = tiles.tile_n;
     check.jobs = jobs;
+    reference::Tensor weights;
+    if (has_packed_weights(plan)) {
+      weights = reference::decode_packed_weights(weights_of(plan), inputs.at("b").view(), flags.sizes.at("n"),
+                                                 flags.sizes.at("k"));
+      check.sums = reference::TensorSums{};
+      check.sums->step = kWeightDepth;
+      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
+    }
     reference::GemmInputs views{
-        operand_view(inputs.at("a"), facts.a_layout), operand_view(inputs.at("b"), facts.b_layout), {}, {}};
+        operand_view(inputs.at("a"), facts.a_layout),
+        has_packed_weights(plan) ? weights.view() : operand_view(inputs.at("b"), facts.b_layout),
+        {},
+        {}};
     if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
     if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
     const auto factors = [&](const char* name, ScaleBlock block) -> std::optional<reference::BlockFactors> {
@@ -170,6 +191,12 @@ class RunGemm final : public RunOperator {
   }
 
  private:
+  static bool has_packed_weights(const Plan& plan) { return plan.family == "weights"; }
+  static reference::WeightFacts weights_of(const Plan& plan) {
+    const Gemm& facts = plan.problem.as<Gemm>();
+    return reference::weight_facts(product_facts(facts).b_type, facts.b_group, facts.zero_points, facts.dtype);
+  }
+
   /// Whether an operand's values are two a byte.
   static bool is_packed(const Gemm& facts, bool is_b) {
     const std::optional<BlockFormat> format = is_b && (facts.b_format || facts.b_dtype) ? facts.b_format : facts.format;

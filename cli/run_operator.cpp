@@ -16,6 +16,7 @@ std::unique_ptr<RunOperator> make_run_fmha();
 std::unique_ptr<RunOperator> make_run_merge();
 std::unique_ptr<RunOperator> make_run_attention_quantize();
 std::unique_ptr<RunOperator> make_run_gemm();
+std::unique_ptr<RunOperator> make_run_pack_weights();
 std::unique_ptr<RunOperator> make_run_rows();
 std::unique_ptr<RunOperator> make_run_mhc_product();
 std::unique_ptr<RunOperator> make_run_moe_route();
@@ -35,6 +36,7 @@ constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"dequantize", [] { return make_run_block_scale("dequantize"); }, ""},
                             {"convert_scales", [] { return make_run_block_scale("convert_scales"); }, "", true},
                             {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"},
+                            {"pack_weights", make_run_pack_weights, "", true},
                             {"rows", make_run_rows, ""},
                             {"mhc_product", make_run_mhc_product, ""},
                             {"moe_route", make_run_moe_route, ""},

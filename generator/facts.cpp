@@ -17,6 +17,7 @@ OperandType a_type(const Gemm& problem) {
 }
 
 OperandType b_type(const Gemm& problem) {
+  if (problem.b_int4) return OperandType::int4;
   if (problem.b_format) return operand_type(*problem.b_format);
   return problem.b_dtype ? operand_type(*problem.b_dtype) : a_type(problem);
 }
@@ -75,8 +76,8 @@ ProductOperand product_operand(std::string_view buffer) {
 ProductTiles product_tiles(const Plan& plan) {
   ProductTiles tiles{.tile_m = plan.number("tile_m"),
                      .tile_n = plan.number("tile_n"),
-                     .cluster_m = plan.number("cluster_m"),
-                     .cluster_n = plan.number("cluster_n"),
+                     .cluster_m = plan.has_field("cluster_m") ? plan.number("cluster_m") : 1,
+                     .cluster_n = plan.has_field("cluster_n") ? plan.number("cluster_n") : 1,
                      .split_k = plan.number("split_k")};
   if (plan.has_field("swap_ab") && plan.field("swap_ab") == to_word(SwapAb::on)) {
     std::swap(tiles.tile_m, tiles.tile_n);

@@ -103,10 +103,16 @@ inline constexpr Word<OperandType> kOperandTypeWords[] = {
     {OperandType::e5m2, "e5m2", "OperandType::e5m2"},
     {OperandType::s8, "s8", "OperandType::s8"},
     {OperandType::u8, "u8", "OperandType::u8"},
+    {OperandType::int4, "int4", "OperandType::int4"},
     {OperandType::nvfp4, "nvfp4", "OperandType::nvfp4"},
     {OperandType::mxfp4, "mxfp4", "OperandType::mxfp4"},
     {OperandType::mxfp8_e4m3, "mxfp8_e4m3", "OperandType::mxfp8_e4m3"},
     {OperandType::mxfp8_e5m2, "mxfp8_e5m2", "OperandType::mxfp8_e5m2"}};
+inline constexpr Word<WeightFormat> kWeightFormatWords[] = {{WeightFormat::mxfp4, "mxfp4", "WeightFormat::mxfp4"},
+                                                            {WeightFormat::nvfp4, "nvfp4", "WeightFormat::nvfp4"},
+                                                            {WeightFormat::int4, "int4", "WeightFormat::int4"}};
+inline constexpr Word<ZeroPoints> kZeroPointsWords[] = {{ZeroPoints::none, "none", "ZeroPoints::none"},
+                                                        {ZeroPoints::given, "given", "ZeroPoints::given"}};
 inline constexpr Word<Gate> kGateWords[] = {{Gate::none, "none", "Gate::none"},
                                             {Gate::dual, "dual", "Gate::dual"},
                                             {Gate::interleaved, "interleaved", "Gate::interleaved"}};
@@ -176,6 +182,8 @@ constexpr std::span<const Word<WithValues>> words_of(WithValues) { return kWithV
 constexpr std::span<const Word<Renormalize>> words_of(Renormalize) { return kRenormalizeWords; }
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
 constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOperandTypeWords; }
+constexpr std::span<const Word<WeightFormat>> words_of(WeightFormat) { return kWeightFormatWords; }
+constexpr std::span<const Word<ZeroPoints>> words_of(ZeroPoints) { return kZeroPointsWords; }
 constexpr std::span<const Word<Gate>> words_of(Gate) { return kGateWords; }
 constexpr std::span<const Word<Grouping>> words_of(Grouping) { return kGroupingWords; }
 constexpr std::span<const Word<ScaleBlock>> words_of(ScaleBlock) { return kScaleBlockWords; }

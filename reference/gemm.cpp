@@ -80,9 +80,9 @@ struct SumRules {
 
 using Sum = ProductSum;
 
-/// Products k0 <= k < k1, as a chain of groups.
-Sum chain(const double* a, const double* b, std::int64_t k0, std::int64_t k1, const SumRules& rules, bool is_exact) {
-  Sum s;
+/// Products k0 <= k < k1, as a chain of groups; behind those that are summed already.
+Sum chain(const double* a, const double* b, std::int64_t k0, std::int64_t k1, const SumRules& rules, bool is_exact,
+          Sum s = {}) {
   for (std::int64_t first = k0; first < k1; first += rules.group) {
     const std::int64_t last = std::min(k1, first + rules.group);
     double of_group = 0, largest = 0;
@@ -148,6 +148,15 @@ Sum product(const double* a, const double* b, std::int64_t size, const SumRules&
       return std::min(size, (steps / check.split_k * i + std::min(steps % check.split_k, i)) * rules.step);
     };
     const std::int64_t begin = begin_of(part), end = begin_of(part + 1);
+    if (check.k_groups > 1) {
+      for (int group = 0; group < check.k_groups; ++group) {
+        Sum of_group;
+        for (std::int64_t k = begin + group * rules.step; k < end; k += check.k_groups * rules.step)
+          of_group = chain(a, b, k, std::min(end, k + rules.step), rules, check.is_exact, of_group);
+        add_in_fp32(all, of_group, check.is_exact);
+      }
+      continue;
+    }
     if (rules.restart == 0) {
       const Sum of_part = chain(a, b, begin, end, rules, check.is_exact);
       if (check.split_k == 1) return of_part;

@@ -59,6 +59,7 @@ struct GemmCheck {
   Accumulation accumulation = Accumulation::fast;
   Activation activation = Activation::none;
   int split_k = 1;
+  int k_groups = 1;  ///< of each part of a split k: sums of steps in turn, added up in their order
   std::optional<TensorSums> sums{};
   bool is_exact = false;  ///< all sums are whole numbers that the accumulators hold: only the output rounds
   bool judges_rel_error = true;

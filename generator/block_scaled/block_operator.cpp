@@ -6,6 +6,7 @@
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "spec/block_map.h"
+#include "spec/packed_weights.h"
 
 namespace tessera {
 
@@ -72,6 +73,18 @@ BufferSpec dense_buffer(const char* name, BufferRole role, DType dtype) {
           .dtype = std::string(to_word(dtype)),
           .shape = {Expression::parse("l"), Expression::parse("rows"), Expression::parse("k")},
           .strides = {Expression::parse("rows * k"), Expression::parse("k"), Expression(1)}};
+}
+
+BufferSpec packed_weights_buffer(const char* name, BufferRole role, int block_bytes) {
+  const Expression rows = expression("ceil_div(n, {})", kWeightRows),
+                   steps = expression("ceil_div(k, {})", kWeightDepth);
+  return {.name = name,
+          .role = role,
+          .dtype = "u8",
+          .shape = {Expression::parse("l"), rows, steps, Expression(block_bytes)},
+          .strides = {expression("{} * {} * {}", rows.text(), steps.text(), block_bytes),
+                      expression("{} * {}", steps.text(), block_bytes), Expression(block_bytes), Expression(1)},
+          .alignment = 16};
 }
 
 BufferSpec global_scale_buffer(const char* name, BufferRole role, bool is_optional) {

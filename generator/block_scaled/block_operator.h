@@ -37,6 +37,8 @@ BufferSpec values_buffer(const char* name, BufferRole role, BlockFormat format, 
 BufferSpec scales_buffer(const char* name, BufferRole role, BlockFormat format, ScaleForm form, const char* rows);
 /// [l, rows, k] elements of a floating-point type, dense.
 BufferSpec dense_buffer(const char* name, BufferRole role, DType dtype);
+/// Weights as pack_weights leaves them, in blocks of so many bytes (spec/packed_weights.h).
+BufferSpec packed_weights_buffer(const char* name, BufferRole role, int block_bytes);
 /// One fp32 number.
 BufferSpec global_scale_buffer(const char* name, BufferRole role, bool is_optional);
 

@@ -169,7 +169,8 @@ ProductMatrix matrix_b2(const GemmLaunch& p) {
   return matrix;
 }
 std::vector<ProductMatrix> product_matrices(const GemmLaunch& p) {
-  std::vector<ProductMatrix> list{matrix_a(p), matrix_b(p)};
+  std::vector<ProductMatrix> list{matrix_a(p)};
+  if (p.packed_bytes == 0) list.push_back(matrix_b(p));
   if (p.facts.gate == Gate::dual) list.push_back(matrix_b2(p));
   list.push_back(matrix_d(p));
   if (p.facts.c == Addend::matrix) list.push_back(matrix_c(p));
@@ -201,7 +202,8 @@ bool has_group_tiles(const GemmLaunch& p) {
 void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
   const bool is_dual = p.facts.gate == Gate::dual;
   if (!p.is_gathered) launch.tensor_maps.push_back(matrix_map(matrix_a(p), value_map_type(p.facts.a_type, p.a), p.a));
-  launch.tensor_maps.push_back(matrix_map(matrix_b(p), value_map_type(p.facts.b_type, p.b), p.b));
+  if (p.packed_bytes == 0)
+    launch.tensor_maps.push_back(matrix_map(matrix_b(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (is_dual) launch.tensor_maps.push_back(matrix_map(matrix_b2(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (p.scale_block > 0) {
     launch.tensor_maps.push_back(scale_map(p, "sfa", "m", p.sfa_box));
@@ -220,7 +222,11 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
     return scales_buffer(name, BufferRole::input, block_format(type), ScaleForm::tile, rows);
   };
   add_buffer(matrix_a(p), alignment_of(p.a), launch);
-  add_buffer(matrix_b(p), alignment_of(p.b), launch);
+  if (p.packed_bytes > 0) {
+    launch.buffers.push_back(packed_weights_buffer("b", BufferRole::input, p.packed_bytes));
+  } else {
+    add_buffer(matrix_b(p), alignment_of(p.b), launch);
+  }
   if (is_dual) add_buffer(matrix_b2(p), alignment_of(p.b), launch);
   if (is_scaled) {
     launch.buffers.push_back(in_group_tiles(p, scales("sfa", facts.a_type, "m")));
@@ -268,6 +274,7 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
          .strides = {Expression::parse(factors.is_one ? factors.elements() : factors.stride("l")),
                      Expression::parse(factors.stride(factors.rows)), Expression::parse(factors.stride("k"))},
          .alignment = 4});
+  if (p.has_scale_b) launch.buffers.push_back(global_scale_buffer("scale_b", BufferRole::input, true));
   if (!p.has_tensor_scales) return;
   for (const char* const name : {"scale_a", "scale_b"})
     launch.buffers.push_back(global_scale_buffer(name, BufferRole::input, true));

@@ -106,7 +106,14 @@ void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
          fmt::format("k must be a multiple of {}, the block of {} that shares a scale: quantize rows that are padded "
                      "with zeros",
                      p.scale_block, to_word(p.facts.a_type)));
-  std::vector<std::pair<ProductMatrix, bool>> operands{{matrix_a(p), p.a.is_padded}, {matrix_b(p), p.b.is_padded}};
+  if (p.packed_bytes > 0)
+    rule(
+        "k", Relation::multiple_of, Expression(p.packed_group),
+        fmt::format("k must be a multiple of {}, the group of {} weights that shares a scale: pad the rows of a and of "
+                    "the weights with zeros",
+                    p.packed_group, to_word(p.facts.b_type)));
+  std::vector<std::pair<ProductMatrix, bool>> operands{{matrix_a(p), p.a.is_padded}};
+  if (p.packed_bytes == 0) operands.emplace_back(matrix_b(p), p.b.is_padded);
   if (p.facts.gate == Gate::dual) operands.emplace_back(matrix_b2(p), p.b.is_padded);
   for (const auto& [matrix, is_padded] : operands) {
     const int bytes = is_padded ? 32 : 16, unit = 8 * bytes / matrix.bits;
@@ -159,6 +166,7 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
   };
   for (const TensorMapRecipe& map : maps)
     from(map.name, ParameterKind::tensor_map, p.is_swapped ? other_of(map.name) : map.name);
+  if (p.packed_bytes > 0) pointer("b");
   from("d_pointer", ParameterKind::pointer, "d");
   if (p.facts.grouping != Grouping::none) pointer("groups");
   if (is_quantized(p)) pointer("sfd");
@@ -171,6 +179,7 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
     pointer("scale_b");
     if (p.facts.gate == Gate::dual) pointer("scale_b2");
   }
+  if (p.has_scale_b) pointer("scale_b");
   std::vector<ScaleBlocks> blocks = scale_blocks(p);
   if (p.is_swapped) std::reverse(blocks.begin(), blocks.end());
   for (const ScaleBlocks& scales : blocks) {
@@ -212,12 +221,14 @@ LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::ve
                                                                         : fmt::format("{} * {} * l", first, second);
   // As many clusters as the device holds at once, or one for each tile.
   const int size = p.cluster_size;
-  step.grid[0] = size == 1              ? expression("min(num_sms, {})", clusters)
-                 : p.tiles.split_k == 1 ? expression("{} * min({}, {})", size, clusters_at_once(size), clusters)
-                                        : expression("{} * {}", size, clusters);
+  step.grid[0] = size == 1 ? expression("min(num_sms, {})", clusters)
+                 : p.tiles.split_k == 1 || p.packed_bytes > 0
+                     ? expression("{} * min({}, {})", size, clusters_at_once(size), clusters)
+                     : expression("{} * {}", size, clusters);
   step.block[0] = static_cast<std::uint32_t>(p.threads);
   step.cluster[0] = static_cast<std::uint32_t>(size);
   step.dynamic_smem_bytes = p.smem_bytes;
+  step.programmatic_stream_serialization = p.packed_bytes > 0;
   add_parameters(p, maps, step);
   return step;
 }

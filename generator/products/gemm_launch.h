@@ -33,6 +33,9 @@ struct GemmLaunch {
   bool has_tensor_scales = false;  ///< an fp32 factor for each operand
   bool has_scale_blocks = false;   ///< fp32 factors of blocks: facts.a_scale_block, b_scale_block
   bool is_gathered = false;        ///< a's rows are copied by a list: facts.gather
+  int packed_bytes = 0;            ///< of a block of b, packed weights (spec/packed_weights.h); 0: b is a matrix
+  int packed_group = 0;            ///< k that share a scale
+  bool has_scale_b = false;        ///< an fp32 factor for packed weights
   /// What to do about a pitch that no map takes, behind "ldX must be a multiple of N (16 bytes, tensor map): "; {} is
   /// the operand.
   const char* pitch_remedy = "";

@@ -67,6 +67,7 @@ bool is_operand(DType dtype) {
 }  // namespace
 
 void GemmOperator::require_facts(const Gemm& problem) {
+  require_no_weights(problem);
   if (problem.format || problem.b_format)
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",

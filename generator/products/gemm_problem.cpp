@@ -5,6 +5,7 @@
 #include "generator/products/gemm_mma_operator.h"
 #include "generator/products/gemm_operator.h"
 #include "generator/products/gemm_tcgen05_operator.h"
+#include "generator/products/gemm_weights_operator.h"
 
 namespace tessera {
 
@@ -57,6 +58,31 @@ struct OperandField {
   }
 };
 
+/// b's may be integers of four bits too.
+struct WeightsField {
+  using Other = OperandField<&Gemm::b_dtype, &Gemm::b_format>;
+
+  static void set(Problem& problem, const Selector& selector, std::string_view text) {
+    const bool is_int4 = text == to_word(OperandType::int4);
+    Other::set(problem, selector, is_int4 ? kAutoText : text);
+    problem.edit<Gemm>().b_int4 = is_int4;
+  }
+  static std::string text(const Problem& problem) {
+    return problem.as<Gemm>().b_int4 ? std::string(to_word(OperandType::int4)) : Other::text(problem);
+  }
+  static std::size_t hash(const void* facts) noexcept {
+    return Other::hash(facts) ^ (static_cast<const Gemm*>(facts)->b_int4 ? 0x9E3779B9U : 0U);
+  }
+};
+
+Selector with_weights(Selector selector) {
+  selector.words.push_back(to_word(OperandType::int4));
+  selector.set = WeightsField::set;
+  selector.text = WeightsField::text;
+  selector.hash = WeightsField::hash;
+  return selector;
+}
+
 /// words: of element types; every block-scaled format is offered beside them.
 template <auto DTypeMember, auto FormatMember>
 Selector operand_field(std::string_view flag, std::string_view key, std::string_view help,
@@ -79,9 +105,13 @@ std::span<const Selector> gemm_fields() {
                                                  "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and "
                                                  "block-scaled formats, on sm_100a and by mma.sync s8 and u8",
                                                  product_types()),
-      operand_field<&Gemm::b_dtype, &Gemm::b_format>(
-          "b-dtype", "b_dtype", "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4",
-          product_types()),
+      with_weights(operand_field<&Gemm::b_dtype, &Gemm::b_format>(
+          "b-dtype", "b_dtype",
+          "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4; on sm_90a packed weights "
+          "beside bf16 and f16: mxfp4, nvfp4, int4",
+          product_types())),
+      field<&Gemm::b_group>("b-group", "b_group", "int4 weights along k that share a scale: 32, 64 or 128"),
+      field<&Gemm::zero_points>("zero-points", "zero_points", "whether int4 weights have zero points"),
       field<&Gemm::scale_form>("scale-form", "scale_form", "where scales of block-scaled operands lie"),
       operand_field<&Gemm::d_dtype, &Gemm::d_format>(
           "d-dtype", "d_dtype",
@@ -126,9 +156,9 @@ std::span<const Selector> gemm_fields() {
 
 namespace {
 
-constexpr FamilyRow kGemmFamilies[] = {family_row<GemmMmaOperator>("mma", kMmaTargets),
-                                       family_row<GemmOperator>("wgmma", kWgmmaTargets),
-                                       family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
+constexpr FamilyRow kGemmFamilies[] = {
+    family_row<GemmWeightsOperator>("weights", kWgmmaTargets), family_row<GemmMmaOperator>("mma", kMmaTargets),
+    family_row<GemmOperator>("wgmma", kWgmmaTargets), family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
 constexpr OperatorType kGemm = make_operator_type<Gemm>(gemm_fields, kGemmFamilies);
 
 }  // namespace

@@ -72,6 +72,7 @@ std::string cluster_text(const Config& c) {
 }  // namespace
 
 void GemmTcgen05Operator::require_facts(const Gemm& problem) {
+  require_no_weights(problem);
   const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_tcgen05::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));

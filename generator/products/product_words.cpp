@@ -52,7 +52,19 @@ std::string product_arguments(const GemmLaunch& launch) {
       has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
 }
 
+void require_no_weights(const Gemm& problem) {
+  if (problem.b_int4)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("gemm: b_dtype = int4: weights of four bits have kernels for sm_90a (wgmma) beside a of bf16 "
+                    "or f16, none for {} and a of {}",
+                    problem.arch.to_string(), problem.format ? to_word(*problem.format) : to_word(problem.dtype)));
+  if (problem.b_group != Gemm{}.b_group || problem.zero_points != ZeroPoints::none)
+    throw Error(ErrorKind::unsupported, "gemm: b_group and zero_points are for b_dtype int4");
+}
+
 void require_no_facts_of_wgmma(const Gemm& problem) {
+  require_no_weights(problem);
   if (problem.gather != Gather::none)
     throw Error(
         ErrorKind::unsupported,

@@ -21,6 +21,8 @@ std::string addends_name(const ProductFacts& facts);
 /// another map, or null.
 std::string product_arguments(const GemmLaunch& launch);
 
+/// Throws Error{unsupported} for facts of 4-bit integers.
+void require_no_weights(const Gemm& problem);
 /// Throws Error{unsupported} for rows by a list, and for fp32 factors of blocks of 128: wgmma's promoted sums alone are
 /// multiplied by them.
 void require_no_facts_of_wgmma(const Gemm& problem);

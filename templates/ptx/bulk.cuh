@@ -16,4 +16,14 @@ __device__ __forceinline__ void bulk_prefetch(const void* source, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
 }
 
+// PTX ISA "cp.async.bulk", PTX 8.6, sm_90. The same, with a policy for the L2 (ptx/tma.cuh).
+__device__ __forceinline__ void bulk_load_with_policy(unsigned destination, const void* source, int bytes,
+                                                      unsigned barrier, unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          destination),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
 }  // namespace tessera::ptx

@@ -17,6 +17,7 @@
 #include "generator/facts.h"
 #include "generator/selectors.h"
 #include "reference/groups.h"
+#include "reference/packed_weights.h"
 #include "reference/poison.h"
 #include "reference/random.h"
 #include "runtime/nvrtc.h"
@@ -102,7 +103,17 @@ class GemmRun {
     check.tile_m = tiles.tile_m;
     check.tile_n = tiles.tile_n;
     check.jobs = 1;
-    reference::GemmInputs in{operand("a", facts.a_layout), operand("b", facts.b_layout), {}, {}};
+    Tensor weights;
+    if (has_packed_weights()) {
+      weights = reference::decode_packed_weights(weights_of(), buffers_.at("b").view,
+                                                 evaluate(Expression::parse("n"), names_),
+                                                 evaluate(Expression::parse("k"), names_));
+      check.sums = reference::TensorSums{};
+      check.sums->step = kWeightDepth;
+      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
+    }
+    reference::GemmInputs in{
+        operand("a", facts.a_layout), has_packed_weights() ? weights.view() : operand("b", facts.b_layout), {}, {}};
     if (buffers_.count("c") != 0) in.c = buffers_.at("c").view;
     if (buffers_.count("bias") != 0) in.bias = buffers_.at("bias").view;
     const auto factors = [&](const char* name, ScaleBlock block) -> std::optional<reference::BlockFactors> {
@@ -144,6 +155,12 @@ class GemmRun {
     return test_.is_in_place ? buffers_.at("c").memory.bytes[i] : std::byte{reference::kPoisonByte};
   }
 
+  bool has_packed_weights() const { return plan_.family == "weights"; }
+  reference::WeightFacts weights_of() const {
+    const Gemm& facts = plan_.problem.as<Gemm>();
+    return reference::weight_facts(product_facts(facts).b_type, facts.b_group, facts.zero_points, facts.dtype);
+  }
+
   std::int64_t evaluate(const Expression& expression, const std::vector<std::string>& names) const {
     return BoundExpression(expression, names).evaluate(sizes_);
   }
@@ -155,7 +172,11 @@ class GemmRun {
     const std::int64_t elements = shape[0] * strides[0];
     Buffer& buffer = buffers_[spec.name];
     buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {elements});
-    if (spec.name == "groups") {
+    if (spec.name == "b" && has_packed_weights()) {
+      const auto size = [&](const char* name) { return evaluate(Expression::parse(name), names_); };
+      buffer.memory =
+          reference::random_packed_weights(weights_of(), size("l"), size("n"), size("k"), test_.fill, 11, stream);
+    } else if (spec.name == "groups") {
       buffer.memory = reference::groups_of(product_facts(plan_.problem.as<Gemm>()).grouping, test_.group_rows);
     } else if (spec.name == "indices") {
       const reference::CounterRandom random(11, stream);  // any row of a, and some of none

@@ -114,10 +114,10 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
       refusal({{"dtype", "nvfp4"}, {"scale_form", "plain"}}) ==
       "gemm nvfp4: scales in the plain form, tiles needed (tcgen05 reads tiles of 128 rows by 4 blocks): convert them "
       "with convert_scales, to = tile");
-  CHECK(
-      refusal({{"dtype", "u16"}}) ==
-      "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, s8, u8, nvfp4, "
-      "mxfp4, mxfp8_e4m3, mxfp8_e5m2");
+  CHECK(refusal({{"dtype", "u16"}}) ==
+        "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, s8, u8, int4, "
+        "nvfp4, "
+        "mxfp4, mxfp8_e4m3, mxfp8_e5m2");
   CHECK(refusal({{"d_dtype", "e4m3"}}) == "gemm bf16: d is e4m3: must be f32, bf16, f16 or a block-scaled format");
   CHECK(
       refusal({{"dtype", "nvfp4"}, {"b_layout", "mn"}}) ==

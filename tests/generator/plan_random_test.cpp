@@ -66,6 +66,9 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
                                      "hadamard(64)+e4m3(128)+f16",
                                      "factor+nvfp4(tile,scatter)"};
   if (selector.key == "chain") return pick(kChains);
+  // What goes with int4 alone.
+  if (selector.key == "b_group" || selector.key == "group") return random() % 8 == 0 ? "64" : "128";
+  if (selector.key == "zero_points") return random() % 8 == 0 ? "given" : "none";
   if (!selector.words.empty()) return pick(selector.words);
   if (random() % 8 == 0) return std::to_string(random() % 2 == 0 ? selector.min : selector.max);
   if (selector.key.starts_with("cluster_") || selector.key == "split_k") return std::to_string(1 << random() % 3 / 2);

@@ -12,6 +12,7 @@
 #include "generator/facts.h"
 #include "generator/plan_json.h"
 #include "generator/products/gemm_operator.h"
+#include "generator/products/gemm_weights_operator.h"
 #include "tessera/error.h"
 #include "tests/generator/golden.h"
 #include "tests/generator/problems.h"
@@ -56,6 +57,7 @@ void for_each_candidate(Visit visit) {
     const auto* const facts = problem.get_if<typename Operator::Problem>();
     if (facts == nullptr || has_family(facts->arch, MmaFamily::tcgen05)) continue;
     if (is_latent(problem) || is_mma_product(problem) || is_mma_attention(problem)) continue;
+    if (has_weights(problem) != std::is_same_v<Operator, GemmWeightsOperator>) continue;
     for (const auto& candidate : choose<Operator>(*facts).candidates) visit(*facts, candidate);
   }
 }
@@ -199,6 +201,23 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
     CHECK(planned_kernel(pinned) == name);
   });
   CHECK(products.size() > 2000);
+
+  std::map<std::string, gemm_weights::Config> weights;
+  for_each_candidate<GemmWeightsOperator>([&](const Gemm& facts, const Candidate<GemmWeightsOperator>& candidate) {
+    if (!candidate.verdict.ok()) return;
+    const gemm_weights::Config& config = candidate.config;
+    CHECK(gemm_weights::smem_layout(config).total_bytes <= kMaxSmemBytes);
+    const std::string name = GemmWeightsOperator::kernel_name(facts.arch, config);
+    CHECK(weights.try_emplace(name, config).first->second == config);
+    Gemm pinned = facts;
+    pinned.tile_m = config.tile_m;
+    pinned.tile_n = config.tile_n;
+    pinned.stages = config.stages;
+    pinned.split_k = config.split_k;
+    pinned.raster = config.raster;
+    CHECK(planned_kernel(pinned) == name);
+  });
+  CHECK(weights.size() > 200);
 }
 
 TEST_CASE("products: sizes steer the tile, and an illegal choice names its rule") {

@@ -106,6 +106,37 @@ inline void add_mma_products(std::vector<Problem>& problems) {
       add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});
 }
 
+inline bool has_weights(const Problem& problem) {
+  const Gemm* const facts = problem.get_if<Gemm>();
+  return facts != nullptr && has_family(facts->arch, MmaFamily::wgmma) && !facts->format &&
+         (facts->b_int4 || facts->b_format);
+}
+
+/// Weights of four bits: packed, and under products of few rows and many.
+inline void add_weights(std::vector<Problem>& problems) {
+  for (const char* const form : {"plain", "tile"})
+    for (const char* const format : {"mxfp4", "nvfp4"})
+      problems.push_back(problem_of("pack_weights", {{"format", format}, {"scale_form", form}}));
+  for (const char* const dtype : {"bf16", "f16"})
+    for (const char* const group : {"32", "64", "128"})
+      for (const char* const zeros : {"none", "given"}) {
+        problems.push_back(problem_of(
+            "pack_weights", {{"format", "int4"}, {"dtype", dtype}, {"group", group}, {"zero_points", zeros}}));
+        problems.push_back(problem_of("gemm", {{"dtype", dtype},
+                                               {"b_dtype", "int4"},
+                                               {"b_group", group},
+                                               {"zero_points", zeros},
+                                               {"m", group},
+                                               {"n", "4096"},
+                                               {"k", "4096"}}));
+      }
+  for (const char* const b : {"mxfp4", "nvfp4"})
+    for (const char* const m : {"1", "64", "4096"})
+      problems.push_back(
+          problem_of("gemm", {{"b_dtype", b}, {"m", m}, {"bias", "column"}, {"activation", "gelu"}, {"c", "matrix"}}));
+  problems.push_back(problem_of("gemm", {{"dtype", "f16"}, {"d_dtype", "f16"}, {"b_dtype", "nvfp4"}}));
+}
+
 /// Attention by mma.sync, likewise.
 inline bool is_mma_attention(const Problem& problem) {
   const Fmha* const facts = problem.get_if<Fmha>();
@@ -209,6 +240,7 @@ inline std::vector<Problem> every_fact() {
         }
       }
   for (const ScaleForm to : {ScaleForm::plain, ScaleForm::tile}) problems.push_back(ConvertScales{.to = to});
+  add_weights(problems);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const DType o_dtype : {DType::f32, DType::f16, DType::bf16})
       for (const Sink sink : {Sink::none, Sink::per_head})

@@ -96,16 +96,16 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
           count_of(arch, head_dim_v, dtype, o_dtype, sink, threads, at_once, parts, batch, heads_q, seqlen_q));
   }
   {
-    const auto& [arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format, a_layout, b_layout,
-                 accumulation, c, bias, activation, grouping, gather, a_scale_block, b_scale_block, gate, interleave,
-                 tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, schedule, swap_ab, raster,
-                 mma_kind, m, n, k, l] = Gemm{};
-    CHECK(gemm_fields().size() == count_of(arch, dtype, b_dtype, format, b_format, scale_form, d_dtype, d_format,
-                                           a_layout, b_layout, accumulation, c, bias, activation, grouping, gather,
-                                           a_scale_block, b_scale_block, gate, interleave, tile_m, tile_n, stages,
-                                           accumulators, cluster_m, cluster_n, split_k, schedule, swap_ab, raster,
-                                           mma_kind, m, n, k, l) -
-                                      count_of(format, b_format, d_format));
+    const auto& [arch, dtype, b_dtype, format, b_format, b_int4, b_group, zero_points, scale_form, d_dtype, d_format,
+                 a_layout, b_layout, accumulation, c, bias, activation, grouping, gather, a_scale_block, b_scale_block,
+                 gate, interleave, tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k, schedule,
+                 swap_ab, raster, mma_kind, m, n, k, l] = Gemm{};
+    CHECK(gemm_fields().size() == count_of(arch, dtype, b_dtype, format, b_format, b_int4, b_group, zero_points,
+                                           scale_form, d_dtype, d_format, a_layout, b_layout, accumulation, c, bias,
+                                           activation, grouping, gather, a_scale_block, b_scale_block, gate, interleave,
+                                           tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split_k,
+                                           schedule, swap_ab, raster, mma_kind, m, n, k, l) -
+                                      count_of(format, b_format, b_int4, d_format));
   }
   {
     const auto& [arch, dtype, format, scale_form, scale_rounding, global_scale, threads, l, rows, k] = Quantize{};
@@ -123,6 +123,10 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
   {
     const auto& [arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k] = Gemv{};
     CHECK(gemv_fields().size() == count_of(arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k));
+  }
+  {
+    const auto& [arch, format, scale_form, dtype, group, zero_points, l, n, k] = PackWeights{};
+    CHECK(pack_weights_fields().size() == count_of(arch, format, scale_form, dtype, group, zero_points, l, n, k));
   }
   {
     const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows] = Rows{};

@@ -24,6 +24,7 @@
 #include "generator/selectors.h"
 #include "generator/words.h"
 #include "reference/groups.h"
+#include "reference/packed_weights.h"
 #include "reference/poison.h"
 #include "tessera/cuda_device.h"
 #include "tessera/jit.h"
@@ -180,6 +181,7 @@ class Sweep {
     }
     add_groups(list);
     add_mma(list);
+    add_weights(list);
     return list;
   }
 
@@ -218,6 +220,47 @@ class Sweep {
                 p.a_layout == Layout::mn_major || p.a_scale_block == ScaleBlock::square || p.cluster_n.value_or(1) > 1;
             if (!is_refused) list.push_back(p);
           }
+  }
+
+  /// Weights of four bits, with epilogues and tiles in turn.
+  static void add_weights(std::vector<Gemm>& list) {
+    constexpr int kTiles[][3] = {// tile_m, tile_n, split_k
+                                 {0, 0, 0},    {16, 64, 1},  {16, 64, 2},   {16, 128, 3},  {32, 128, 1},  {32, 256, 2},
+                                 {16, 256, 4}, {64, 128, 2}, {128, 256, 1}, {192, 128, 1}, {256, 128, 1}, {96, 64, 1}};
+    struct Weights {
+      DType dtype;
+      std::optional<BlockFormat> format;
+      int group;
+      ZeroPoints zeros;
+    };
+    constexpr Weights kWeights[] = {{DType::bf16, BlockFormat::mxfp4, 128, ZeroPoints::none},
+                                    {DType::bf16, BlockFormat::nvfp4, 128, ZeroPoints::none},
+                                    {DType::f16, BlockFormat::nvfp4, 128, ZeroPoints::none},
+                                    {DType::bf16, {}, 128, ZeroPoints::none},
+                                    {DType::bf16, {}, 64, ZeroPoints::given},
+                                    {DType::f16, {}, 32, ZeroPoints::given},
+                                    {DType::f16, {}, 32, ZeroPoints::none}};
+    constexpr DType kResults[] = {DType::bf16, DType::f32, DType::f16};
+    constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::silu};
+    std::size_t turn = 0;
+    for (const Weights& w : kWeights)
+      for (const auto& tile : kTiles) {
+        Gemm p{.dtype = w.dtype,
+               .b_format = w.format,
+               .b_int4 = !w.format,
+               .b_group = w.group,
+               .zero_points = w.zeros,
+               .d_dtype = kResults[turn % 3]};
+        p.c = turn % 2 == 1 ? Addend::matrix : Addend::none;
+        p.bias = turn / 2 % 2 == 1 ? Bias::column : Bias::none;
+        p.activation = kActivations[turn++ % 3];
+        if (tile[0] != 0) {
+          p.tile_m = tile[0];
+          p.tile_n = tile[1];
+          p.split_k = tile[2];
+        }
+        list.push_back(p);
+      }
   }
 
   /// The kernels of sm_120, compiled for this target.
@@ -335,11 +378,14 @@ class Sweep {
     ++shapes_;
     const bool is_grouped = p.grouping != Grouping::none, is_one = p.grouping == Grouping::contiguous;
     const std::int64_t l = is_grouped ? pick(0, 12) : pick(0, 3) == 0 ? pick(0, 3) : 1;
-    const std::int64_t m = extent(), n = extent(), k = extent(), l_of_d = is_one ? 1 : l;
+    const bool is_packed = kernel.kernel().plan().family == "weights";
+    const ProductFacts facts = product_facts(p);
+    const reference::WeightFacts weights = reference::weight_facts(facts.b_type, p.b_group, p.zero_points, p.dtype);
+    const std::int64_t m = extent(), n = extent(), l_of_d = is_one ? 1 : l;
+    const std::int64_t k = is_packed ? round_up(extent(), weights.weights.group) : extent();
     const bool is_gathered = p.gather != Gather::none;
     const std::int64_t a_rows = is_gathered ? extent() : m, l_of_a = is_gathered ? 1 : l_of_d;
     const bool a_is_mn = p.a_layout == Layout::mn_major, b_is_mn = p.b_layout == Layout::mn_major;
-    const ProductFacts facts = product_facts(p);
     const ProductTiles tiles = product_tiles(kernel.kernel().plan());
     const DType b_dtype = p.b_dtype.value_or(p.dtype), c_dtype = dtype_bytes(p.d_dtype) == 1 ? DType::bf16 : p.d_dtype;
     const std::int64_t unit = 16 / dtype_bytes(p.dtype);
@@ -348,11 +394,16 @@ class Sweep {
     const Matrix of_d = matrix(l_of_d, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
     const bool is_in_place = !is_grouped && p.c == Addend::matrix && c_dtype == p.d_dtype && pick(0, 2) == 0;
     const Matrix of_c = is_in_place ? of_d : matrix(l_of_d, m, n, 1);
-    Buffer a(device_, p.dtype, of_a.elements()), b(device_, b_dtype, of_b.elements());
+    const Tensor packed =
+        is_packed ? reference::random_packed_weights(weights, l, n, k, reference::Fill::standard, random_(), 0)
+                  : Tensor(DType::u8, {0});
+    Buffer a(device_, p.dtype, of_a.elements());
+    Buffer b(device_, is_packed ? DType::u8 : b_dtype, is_packed ? packed.elements() : of_b.elements());
     Buffer c(device_, c_dtype, of_c.elements()), d(device_, p.d_dtype, of_d.elements());
     Buffer bias(device_, c_dtype, n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
     for (Buffer* const buffer : {&a, &b, &c, &bias}) {
       reference::fill(buffer->host, reference::Fill::standard, random_(), 0);
+      if (is_packed && buffer == &b) b.host.bytes = packed.bytes;
       buffer->upload();
     }
     scale_a.host.set(0, 0.25 + 0.01 * static_cast<double>(pick(0, 100)));
@@ -392,6 +443,10 @@ class Sweep {
       arguments.indices = indices.pointer;
       arguments.a_rows = a_rows;
     }
+    if (p.b_format == BlockFormat::nvfp4 && is_packed && pick(0, 1) != 0) {
+      arguments.scale_b = scale_b.pointer;
+      check.alpha *= scale_b.host.at(0);
+    }
     const bool has_scales = dtype_bytes(p.dtype) == 1 && pick(0, 3) != 0;
     if (has_scales) {
       arguments.scale_a = scale_a.pointer;
@@ -423,6 +478,13 @@ class Sweep {
     check.accumulation = facts.accumulation;
     // Widened, 8-bit types sum as 16-bit ones do.
     if (p.mma_kind == MmaKind::mma_f16) check.sums = reference::TensorSums{};
+    Tensor decoded;
+    if (is_packed) {
+      decoded = reference::decode_packed_weights(weights, packed.view(), n, k);
+      check.sums = reference::TensorSums{};
+      check.sums->step = kWeightDepth;
+      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
+    }
     check.activation = p.activation;
     check.split_k = tiles.split_k;
     check.tile_m = tiles.tile_m;
@@ -431,7 +493,7 @@ class Sweep {
     check.seed = random_();
     // Few elements need not have the roundings of many.
     check.judges_rel_error = m * n * l > 4096;
-    reference::GemmInputs in{of_a.view(a, a_is_mn), of_b.view(b, b_is_mn), {}, {}};
+    reference::GemmInputs in{of_a.view(a, a_is_mn), is_packed ? decoded.view() : of_b.view(b, b_is_mn), {}, {}};
     if (p.c == Addend::matrix) in.c = of_c.view(c, false);
     if (p.bias == Bias::column) in.bias = bias.host.view();
     in.sfa = sfa.view();

@@ -102,6 +102,33 @@ TEST_CASE("nvrtc: block-scaled operators for every target of Blackwell, and with
   CHECK(kernels.all().size() >= 136);
 }
 
+TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  Kernels kernels;
+  for (const char* const b : {"mxfp4", "nvfp4", "int4"}) {
+    kernels.add("pack_weights", {{"format", b}});
+    for (const auto& [tile_m, tile_n] :
+         {std::pair("16", "64"), std::pair("16", "128"), std::pair("32", "256"), std::pair("64", "128"),
+          std::pair("64", "256"), std::pair("128", "256"), std::pair("192", "128"), std::pair("256", "128")})
+      for (const char* const d_dtype : {"bf16", "f32"})
+        kernels.add("gemm", {{"b_dtype", b}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"d_dtype", d_dtype}});
+    for (const char* const split_k : {"2", "4"})
+      kernels.add("gemm", {{"b_dtype", b}, {"tile_m", "32"}, {"tile_n", "128"}, {"split_k", split_k}});
+  }
+  for (const char* const group : {"32", "64"})
+    for (const char* const tile_m : {"16", "128"})
+      kernels.add("gemm", {{"dtype", "f16"},
+                           {"d_dtype", "f16"},
+                           {"b_dtype", "int4"},
+                           {"b_group", group},
+                           {"zero_points", "given"},
+                           {"tile_m", tile_m},
+                           {"bias", "column"},
+                           {"activation", "silu"}});
+  check_all(*compiler, kernels.all());
+  CHECK(kernels.all().size() == 61);
+}
+
 TEST_CASE("nvrtc: merges of every number of parts at once, for every target of Blackwell and Hopper") {
   const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
   Kernels kernels;

@@ -8,7 +8,12 @@
 
 namespace tessera {
 
-enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8, u8, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
+enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8, u8, int4, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
+
+// Weights of four bits beside a 16-bit operand: e2m1 with the scales of a block-scaled format, or integers with scales
+// of the other operand's type. Integers are -8 to 7, or 0 to 15 of which a zero point is taken.
+enum class WeightFormat { mxfp4, nvfp4, int4 };
+enum class ZeroPoints { none, given };
 
 // What becomes of a product before it is stored: silu(gate) * up, where gate and up are two products with the same A,
 // or one whose columns hold both in turn.
@@ -61,6 +66,12 @@ TESSERA_HD constexpr OperandType operand_type(BlockFormat format) {
                                              : OperandType::mxfp8_e5m2;
 }
 
+TESSERA_HD constexpr OperandType operand_type(WeightFormat format) {
+  return format == WeightFormat::int4    ? OperandType::int4
+         : format == WeightFormat::nvfp4 ? OperandType::nvfp4
+                                         : OperandType::mxfp4;
+}
+
 // Precondition: !is_block_scaled(type).
 TESSERA_HD constexpr DType element_type(OperandType type) {
   switch (type) {
@@ -89,6 +100,7 @@ TESSERA_HD constexpr int operand_bits(OperandType type) {
     case OperandType::f16:
     case OperandType::bf16:
       return 16;
+    case OperandType::int4:
     case OperandType::nvfp4:
     case OperandType::mxfp4:
       return 4;
@@ -116,6 +128,7 @@ TESSERA_HD constexpr layout::Tcgen05Type tcgen05_type(OperandType type) {
       return layout::Tcgen05Type::s8;
     case OperandType::u8:
       return layout::Tcgen05Type::u8;
+    case OperandType::int4:  // no operand there
     case OperandType::nvfp4:
     case OperandType::mxfp4:
       return layout::Tcgen05Type::e2m1;

@@ -1,0 +1,334 @@
+// Candidates are tiles for the rows that are expected, and the k of a tile split over a cluster where there are few
+// tiles. Pins replace the table's values. The score is a model of the time: what the busiest multiprocessor reads,
+// widens and multiplies, whichever takes longest.
+#include "generator/products/gemm_weights_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+
+#include "generator/block_scaled/block_operator.h"
+#include "generator/candidates.h"
+#include "generator/facts.h"
+#include "generator/model_device.h"
+#include "generator/operator_words.h"
+#include "generator/products/gemm_launch.h"
+#include "generator/products/product_words.h"
+#include "generator/wgmma_header.h"
+#include "generator/words.h"
+
+namespace tessera {
+
+namespace {
+
+using gemm_weights::Config;
+using gemm_weights::Rule;
+
+constexpr int kRows[] = {16, 32, 64, 128, 192, 256};
+constexpr int kColumns[] = {128, 256, 64};
+constexpr int kParts[] = {1, 2, 3, 4};
+constexpr int kMostSplitRows = 64;  // of a tile whose k is split
+constexpr int kRasterRows = 1024;
+constexpr Hint kExampleRows = 4096, kExampleColumns = 8192, kExampleDepth = 8192;
+
+int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
+
+struct Cost {
+  double cycles = 0;
+  const char* bound = "";
+};
+
+// Cycles of kHopper.clock_ghz, fitted to timings of an earlier form of the kernel (bench/results/weights-4-bit.md).
+constexpr double kMemoryBytes = 4.4e12 / 1.7e9;  // of all multiprocessors
+constexpr double kMostMemoryBytes = 28;          // of one
+constexpr double kL2Bytes = 42;
+constexpr double kWidenCycles = 195;  // a warp's instructions for 128 of k of its rows, beside which no other warp of
+                                      // its scheduler issues any
+constexpr double kStepCycles = 360;   // from a warp's step to its next, alone
+constexpr double kLoadCycles = 120, kCopyCycles = 25;  // of the thread that loads: a step, and each copy of it
+constexpr double kTwoStages = 1.2;                     // a ring of two slots waits for the memory
+constexpr double kProducts = 1780;                     // of 16-bit numbers: 87 % of what the tensor cores have
+constexpr double kLaunchCycles = 4800;
+constexpr double kItemCycles = 700;  // from a tile's last product to the next one's first
+constexpr double kStoredElement = 0.06;
+constexpr double kClusterCycles = 1500;  // what parts of a cluster wait for each other
+constexpr double kGroupCycles = 500;     // and those of a CTA
+
+// Clusters of a size that run at the same time: generator/products/gemm_launch.cpp.
+double clusters_at_once(int size) { return std::floor(size <= 2 ? kHopper.sms / size : kHopper.sms * 10 / 11 / size); }
+
+Cost cost_of(const Config& c, const Gemm& p) {
+  const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
+  const double m = hint(p.m, kExampleRows), n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * hint(p.l, 1);
+  const double clusters = clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
+  const double steps = std::ceil(std::ceil(k / kWeightDepth) / c.split_k);
+  const double blocks = gemm_weights::blocks_of_tile(c), groups = gemm_weights::k_groups(c);
+  // Boxes of rows that are there.
+  const double box = gemm_weights::a_box_rows(c), rows = std::min<double>(c.tile_m, std::ceil(m / box) * box);
+  const double weights = gemm_weights::b_slot_bytes(c), activations = rows * kWeightDepth * 2;
+  // Multiprocessors that read share the memory's rate; few read no faster than each can. The L2 serves all but one of
+  // the passes over the weights.
+  const double busy = std::min(items, clusters) * c.split_k;
+  const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
+  const double l2 = (weights + activations) / kL2Bytes;
+  const double widen = blocks * kWidenCycles;
+  const double multiply = blocks * kWeightRows * kWeightDepth * std::max(c.tile_m, 32) / kProducts;
+  const double latency = (kStepCycles + multiply / blocks) / groups;
+  const double load = kLoadCycles + kCopyCycles * (blocks + 2 * rows / box);
+  double step = std::max({memory, l2, widen, multiply, latency, load}) + 0.15 * std::min(widen, multiply);
+  if (c.stages < 3) step *= kTwoStages;
+  Cost cost;
+  cost.bound = step < 1.3 * multiply ? "the tensor cores"
+               : step < 1.3 * memory ? "memory"
+                                     : "the widening of the weights";
+  double item = kItemCycles + kStoredElement * c.tile_m * c.tile_n;
+  if (c.split_k > 1) item += kClusterCycles;
+  if (groups > 1) item += kGroupCycles;
+  cost.cycles = kLaunchCycles + rounds * (steps * step + item);
+  return cost;
+}
+
+Config facts_of(const Gemm& p) {
+  return {.facts = product_facts(p), .b_group = p.b_group, .zero_points = p.zero_points};
+}
+
+std::string types_text(const Config& c) {
+  return fmt::format("{} x {}", to_word(c.facts.a_type), to_word(c.facts.b_type));
+}
+
+void refuse(std::string_view key, std::string_view value, std::string_view reason) {
+  throw Error(ErrorKind::unsupported, fmt::format("gemm: {} = {}: {}", key, value, reason));
+}
+
+void require_pins(const Gemm& p) {
+  if (p.accumulators)
+    refuse("accumulators", fmt::format("{}", *p.accumulators),
+           fmt::format("is for Tensor Memory, which {} does not have", p.arch.to_string()));
+  if (p.cluster_m.value_or(1) != 1)
+    refuse("cluster_m", fmt::format("{}", *p.cluster_m), "1 allowed with 4-bit weights");
+  if (p.cluster_n.value_or(1) != 1)
+    refuse("cluster_n", fmt::format("{}", *p.cluster_n), "1 allowed with 4-bit weights");
+  if (p.kernel_schedule == KernelSchedule::ping_pong)
+    refuse("kernel_schedule", "ping_pong", "cooperative allowed with 4-bit weights");
+  if (p.swap_ab == SwapAb::off) refuse("swap_ab", "off", "4-bit weights give the instruction its rows (on)");
+  if (p.mma_kind && *p.mma_kind != MmaKind::wgmma_f16)
+    refuse("mma_kind", to_word(*p.mma_kind), "4-bit weights are multiplied by wgmma.f16");
+}
+
+}  // namespace
+
+bool GemmWeightsOperator::serves(const Gemm& problem) {
+  if (!has_family(problem.arch, MmaFamily::wgmma) || problem.format) return false;
+  return problem.b_int4 || (problem.b_format && value_bits(*problem.b_format) == 4);
+}
+
+void GemmWeightsOperator::require_facts(const Gemm& problem) {
+  require_pins(problem);
+  const Config c = facts_of(problem);
+  if (const Verdict verdict = gemm_weights::why_invalid_types(c); !verdict.ok())
+    throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
+}
+
+std::vector<Config> GemmWeightsOperator::candidates(const Gemm& problem) {
+  std::vector<Config> list;
+  for (const int tile_m : kRows)
+    for (const int tile_n : kColumns)
+      for (const int split_k : kParts) {
+        if (split_k > 1 && tile_m > kMostSplitRows && !problem.split_k) continue;
+        Config c = facts_of(problem);
+        c.tile_m = problem.tile_m.value_or(tile_m);
+        c.tile_n = problem.tile_n.value_or(tile_n);
+        c.split_k = problem.split_k.value_or(split_k);
+        c.raster = problem.raster.value_or(raster_of(std::max(c.tile_m, 1)));
+        c.stages = 2 * std::max(1, gemm_weights::k_groups(c));
+        if (why_invalid(c).ok()) c.stages = most_stages(c);
+        c.stages = problem.stages.value_or(c.stages);
+        list.push_back(c);
+      }
+  return list;
+}
+
+double GemmWeightsOperator::score(const Config& config, const Gemm& problem) {
+  return 1e6 / cost_of(config, problem).cycles;
+}
+
+std::string GemmWeightsOperator::merit(const Config& config, const Gemm& problem) {
+  const Cost cost = cost_of(config, problem);
+  return fmt::format("modelled at {:.1f} us, bound by {}", cost.cycles / (1e3 * kHopper.clock_ghz), cost.bound);
+}
+
+std::string GemmWeightsOperator::label(const Config& config) {
+  std::string text = fmt::format("tile {}x{}, {}", config.tile_m, config.tile_n, counted(config.stages, "stage"));
+  if (config.split_k != 1) text += fmt::format(", k in {} parts", config.split_k);
+  return text;
+}
+
+std::string GemmWeightsOperator::subject(const Config& config) {
+  return fmt::format("gemm {}, {}", types_text(config), label(config));
+}
+
+std::string GemmWeightsOperator::explain(const Config& config, const Verdict& verdict) {
+  const std::string found = grouped(verdict.found);
+  const std::string bound = grouped(verdict.bound);
+  switch (verdict.rule) {
+    case Rule::ok:
+      break;
+    case Rule::facts_of_others:
+      return "4-bit weights have kernels for a and b with contiguous k, without groups, gates, scale blocks, promoted "
+             "sums and a block-scaled d";
+    case Rule::activation_type:
+      return fmt::format("a is {}: must be bf16 or f16 beside 4-bit weights", to_word(config.facts.a_type));
+    case Rule::exponents_of_f16:
+      return "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4";
+    case Rule::output_type:
+      return fmt::format("d is {}: must be f32, bf16 or f16 beside 4-bit weights", to_word(config.facts.d_dtype));
+    case Rule::int4_alone:
+      return fmt::format("b_group and zero_points are for int4: {} has a scale for {}", to_word(config.facts.b_type),
+                         block_elements(block_format(config.facts.b_type)));
+    case Rule::group_of_int4:
+      return fmt::format("b_group {}: 32, 64 or {} allowed", found, bound);
+    case Rule::tile_m_not_supported:
+      return fmt::format("tile_m {}: a multiple of 16 up to {} needed (columns of wgmma, in boxes of {})", found, bound,
+                         config.tile_m > 0 ? gemm_weights::a_box_rows(config) : 8);
+    case Rule::tile_n_not_supported:
+      return fmt::format("tile_n {}: 64, 128 or {} allowed (64 rows of wgmma for each block of weights)", found, bound);
+    case Rule::stages_out_of_range:
+      return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
+    case Rule::stages_of_groups:
+      return fmt::format("{}, a multiple of {} needed: that many warpgroups take turns with them",
+                         counted(verdict.found, "stage"), bound);
+    case Rule::split_k_out_of_range:
+      return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
+    case Rule::split_k_of_wide_tiles:
+      return fmt::format("split_k with {} blocks of weights for each warpgroup, {} allowed: take a smaller tile", found,
+                         bound);
+    case Rule::raster_out_of_range:
+      return fmt::format("raster {}, 1 to {} allowed", found, bound);
+    case Rule::accumulators_exceed_registers:
+      return fmt::format("{} accumulator registers a thread, {} allowed: take a smaller tile", found, bound);
+    case Rule::shared_memory_exceeded:
+      return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
+                         config.stages > 2 ? "drop a stage" : "take a smaller tile");
+  }
+  return "?";
+}
+
+std::string GemmWeightsOperator::kernel_name(Arch arch, const Config& c) {
+  const std::string_view a = to_word(c.facts.a_type), d = to_word(c.facts.d_dtype);
+  std::string name = fmt::format("tessera_gemm_{}_{}_{}", arch_name(arch.to_string()), a, to_word(c.facts.b_type));
+  if (c.facts.b_type == OperandType::int4) name += fmt::format("_g{}", c.b_group);
+  if (c.zero_points == ZeroPoints::given) name += "_z";
+  if (d != a) name += fmt::format("_to_{}", d);
+  name += fmt::format("_{}x{}_s{}_k{}", c.tile_m, c.tile_n, c.stages, c.split_k);
+  if (c.raster != raster_of(c.tile_m)) name += fmt::format("_r{}", c.raster);
+  return name + addends_name(c.facts);
+}
+
+namespace {
+
+void describe_smem(const Config& c, Plan& plan) {
+  const gemm_weights::SmemLayout layout = gemm_weights::smem_layout(c);
+  const auto ring = [&](const gemm_weights::SmemRegion& region, const char* name) {
+    plan.smem.push_back({region.name,
+                         region.offset,
+                         region.bytes,
+                         c.stages,
+                         {{fmt::format("{} on their way", name), "load", "barrier full"},
+                          {fmt::format("{} of a step", name), "consumer", "barrier empty"}}});
+  };
+  ring(layout.a, "activations");
+  ring(layout.b, "packed weights");
+  if (gemm_weights::has_d_map(c))
+    plan.smem.push_back({layout.d.name,
+                         layout.d.offset,
+                         layout.d.bytes,
+                         gemm_weights::consumer_warpgroups(c) * gemm::kStagingSlots,
+                         {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
+                          {"panel of D, being stored", "consumer", "the store before last has read it"}}});
+  if (c.split_k > 1)
+    plan.smem.push_back(
+        {layout.parts.name,
+         layout.parts.offset,
+         layout.parts.bytes,
+         gemm_weights::consumer_warpgroups(c),
+         {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
+          {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
+  plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
+  plan.smem_bytes = layout.total_bytes;
+}
+
+std::vector<std::uint32_t> extents_of(const gemm_weights::TmaBox& box) {
+  return {std::begin(box.extents), std::end(box.extents)};
+}
+
+GemmLaunch launch_of(const Config& c) {
+  const gemm::Config epilogue = gemm_weights::epilogue_config(c);
+  return {.facts = c.facts,
+          .tiles = {.tile_m = c.tile_m, .tile_n = c.tile_n, .split_k = c.split_k},
+          .cluster_size = c.split_k,
+          .threads = gemm_weights::num_threads(c),
+          .smem_bytes = gemm_weights::smem_layout(c).total_bytes,
+          .a = {.box = extents_of(gemm_weights::a_box(c))},
+          .d = {.box = extents_of(gemm::d_box(epilogue)), .swizzle = tensor_map_swizzle(gemm::d_swizzle(epilogue))},
+          .has_d_map = gemm_weights::has_d_map(c),
+          .packed_bytes = weight_block_bytes(gemm_weights::weights(c)),
+          .packed_group = gemm_weights::weights(c).group,
+          .has_scale_b = c.facts.b_type == OperandType::nvfp4,
+          .pitch_remedy = "pad the rows of {}, which need not be dense"};
+}
+
+}  // namespace
+
+void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
+  const ProductFacts& facts = config.facts;
+  plan.mma_kind = "wgmma.f16";
+  const auto mapped = [&](const char* name, DType dtype, Swizzle swizzle, const char* use) {
+    return OperandPlan{.name = name,
+                       .dtype = std::string(to_word(dtype)),
+                       .tensor_map_type = std::string(to_string(tensor_map_type(dtype))),
+                       .swizzle = std::string(to_word(swizzle)),
+                       .use = use};
+  };
+  plan.operands = {
+      mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
+      plain_operand("b", to_word(facts.b_type), "weights and scales, packed: by bulk copies, to registers"),
+      gemm_weights::has_d_map(config)
+          ? mapped("d", facts.d_dtype, gemm::d_swizzle(gemm_weights::epilogue_config(config)),
+                   "D, stored through shared memory")
+          : plain_operand("d", to_word(facts.d_dtype), "D, stored from registers")};
+  describe_smem(config, plan);
+  plan.entry_registers = gemm_weights::register_budget(config).entry;
+  for (int i = 0; i < gemm_weights::kRoles; ++i) {
+    const gemm_weights::Role role = gemm_weights::role(config, i);
+    plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
+  }
+  const GemmLaunch launch = launch_of(config);
+  plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
+  add_addend_operands(launch, plan.operands);
+  if (launch.has_scale_b) plan.operands.push_back(plain_operand("scale_b", "f32", "factor of alpha if not null"));
+}
+
+std::string GemmWeightsOperator::launch_bounds() { return "tessera::gemm_weights::num_threads(kConfig), 1"; }
+
+std::string GemmWeightsOperator::call(const Config& config) {
+  const bool has_c = config.facts.c == Addend::matrix;
+  return fmt::format(
+      "tessera::gemm_weights::kernel<kConfig>(\n      {{a, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, "
+      "{}, "
+      "alpha, {}}})",
+      gemm_weights::has_d_map(config) ? "d" : "a", has_c ? "c" : "nullptr",
+      config.facts.bias == Bias::column ? "bias" : "nullptr",
+      config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
+      has_c ? "beta" : "0.0f");
+}
+
+std::vector<SourceFile> GemmWeightsOperator::generated_headers(const Config& config) {
+  const WgmmaShape shapes[] = {gemm_weights::wgmma_shape(config)};
+  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+}
+
+}  // namespace tessera

@@ -1,0 +1,81 @@
+// Product with 4-bit weights, warp-specialised for Hopper: one thread loads, one to four warpgroups widen, multiply and
+// store. TMA and bulk copies fill the ring ahead of the consumers, across tiles too: while they store one tile, the
+// first steps of the next are loaded. Roles: producer.cuh, consumer.cuh (widen.cuh, split.cuh, gemm/epilogue.cuh);
+// schedule.cuh says who takes which tile.
+#pragma once
+
+#include "common/illegal_config.cuh"
+#include "common/ring.cuh"
+#include "gemm_weights/consumer.cuh"
+#include "gemm_weights/params.cuh"
+#include "gemm_weights/producer.cuh"
+#include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/setmaxnreg.cuh"
+#include "spec/gemm_weights.h"
+
+namespace tessera::gemm_weights {
+
+// A full barrier takes one arrival, with the bytes; a slot is emptied by the warps of its group. The parts of a block
+// are ready when the warps of all but the owner have left theirs, and fetched by the owner's.
+template <Config C>
+__device__ __forceinline__ void init_barriers(unsigned smem) {
+  constexpr Barriers kOffsets = barriers(C);
+  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, 4 * consumer_warpgroups(C) / k_groups(C));
+  if constexpr (parts(C) > 1) {
+#pragma unroll
+    for (int i = 0; i < blocks_of_tile(C); ++i) {
+      ptx::mbarrier_init(smem + kOffsets.ready[i], 4 * (parts(C) - 1));
+      ptx::mbarrier_init(smem + kOffsets.fetched[i], 4);
+    }
+  }
+  ptx::fence_mbarrier_init();
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& params) {
+  common::require_legal<why_invalid(C)>();
+
+  ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  const bool is_producer = threadIdx.x < 32 && ptx::elect_sync();
+  Producer<C> producer{params, smem};
+  if (is_producer) {
+    ptx::prefetch_tensormap(params.a);
+    init_barriers<C>(smem);
+    ptx::griddepcontrol_wait();
+    producer.begin_item();
+#pragma unroll 1
+    for (int i = 0; i < C.stages; ++i)
+      if (!producer.load_slot()) break;
+  }
+  if constexpr (has_d_map(C)) {
+    if (threadIdx.x == kWarpgroupThreads) ptx::prefetch_tensormap(params.d);
+  }
+  if constexpr (C.split_k > 1) {
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
+  } else {
+    __syncthreads();
+  }
+
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if (threadIdx.x < kWarpgroupThreads) {
+    if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
+    if (is_producer) {
+      while (producer.load_slot()) {
+      }
+    }
+  } else {
+    if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
+    ptx::griddepcontrol_wait();
+    Consumer<C>{params, smem}.run();
+  }
+}
+
+}  // namespace tessera::gemm_weights

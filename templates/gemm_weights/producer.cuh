@@ -1,0 +1,97 @@
+// The producer: one thread loads activations and weights of each step along K into the ring.
+//
+// Boxes of activations behind the last row are left out, once every slot has been written: TMA fills rows with zeros
+// more slowly than it loads others. What a slot holds there meets only rows of D that nobody stores. Weights of a tile
+// that reaches behind the last block of rows are that block again, for the same reason.
+//
+// Weights that are read once leave the L2 first, so that they do not drive out the activations.
+//
+// The first lap of the ring is on its way before the CTA has met: nobody else's memory is written.
+#pragma once
+
+#include "common/ring.cuh"
+#include "gemm_weights/params.cuh"
+#include "gemm_weights/schedule.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "spec/gemm_weights.h"
+
+namespace tessera::gemm_weights {
+
+template <Config C>
+struct Producer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kBoxRows = a_box_rows(C), kBoxBytes = kBoxRows * kPanelBytes;
+  static constexpr int kBlockBytes = weight_block_bytes(weights(C));
+
+  const Params& p;
+  const unsigned smem;
+  const Schedule<C> schedule{p};
+  const int blocks_n = (p.n - 1) / kWeightRows + 1;
+  const int steps = Schedule<C>::steps_of(p.k);
+  const int last = schedule.k_begin + schedule.slots();  // behind the tile's last slot
+  const unsigned long long policy = schedule.tiles_m == 1 ? ptx::kEvictFirst : ptx::kEvictNormal;
+  common::RingPosition<C.stages> ring{0, 0};
+  int item = schedule.first();
+  int step = schedule.k_begin;
+  unsigned written = 0;  // slots, a bit each
+  // Of the item: worked out once, since a division takes as long as a few loads.
+  Tile tile{};
+  int boxes = 0;
+  const char* blocks = nullptr;  // of the tile's first block, step 0
+
+  // Precondition of load_slot(), once.
+  __device__ __forceinline__ void begin_item() {
+    if (schedule.slots() == 0) item = schedule.items;
+    if (item >= schedule.items) return;
+    tile = schedule.at(item);
+    boxes = min((p.m - tile.row + kBoxRows - 1) / kBoxRows, C.tile_m / kBoxRows);
+    blocks = static_cast<const char*>(p.b) +
+             (static_cast<long long>(tile.batch) * blocks_n + tile.column / kWeightRows) * steps * kBlockBytes;
+    step = schedule.k_begin;
+  }
+
+  // The next slot, unless nothing is left.
+  __device__ __forceinline__ bool load_slot() {
+    if (item >= schedule.items) return false;
+    const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
+    ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
+    if (step < schedule.k_end) {
+      load(full);
+    } else {
+      ptx::mbarrier_arrive(full);
+    }
+    ring.advance();
+    if (++step == last) {
+      item += schedule.stride();
+      begin_item();
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ void load(unsigned full) {
+    const int count = (written >> ring.slot & 1) != 0 ? boxes : C.tile_m / kBoxRows;
+    written |= 1u << ring.slot;
+    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + count * kPanels * kBoxBytes);
+    const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
+    const int blocks_left = blocks_n - 1 - tile.column / kWeightRows;
+#pragma unroll
+    for (int i = 0; i < blocks_of_tile(C); ++i) {
+      const long long at = static_cast<long long>(min(i, blocks_left)) * steps + step;
+      ptx::bulk_load_with_policy(b + i * kBlockBytes, blocks + at * kBlockBytes, kBlockBytes, full, policy);
+    }
+    const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
+#pragma unroll
+    for (int i = 0; i < C.tile_m / kBoxRows; ++i) {
+      if (i >= count) break;
+#pragma unroll
+      for (int panel = 0; panel < kPanels; ++panel)
+        ptx::tma_load_3d(a + panel * panel_bytes(C) + i * kBoxBytes, p.a, full,
+                         step * kWeightDepth + panel * kWeightHalf, tile.row + i * kBoxRows, tile.batch);
+    }
+  }
+};
+
+}  // namespace tessera::gemm_weights

@@ -1,0 +1,34 @@
+// Arithmetic on pairs of 16-bit numbers in a register.
+#pragma once
+
+#include "tessera/spec/types.h"
+
+namespace tessera::ptx {
+
+// PTX ISA "mul", PTX 7.8, sm_90 (bf16x2); PTX 4.2, sm_53 (f16x2). Nearest even, subnormal numbers kept.
+template <DType kDType>
+__device__ __forceinline__ unsigned mul_x2(unsigned a, unsigned b) {
+  static_assert(kDType == DType::bf16 || kDType == DType::f16);
+  unsigned product;
+  if constexpr (kDType == DType::bf16) {
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  } else {
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  }
+  return product;
+}
+
+// PTX ISA "sub", PTX 7.8, sm_90 (bf16x2); PTX 4.2, sm_53 (f16x2). Nearest even.
+template <DType kDType>
+__device__ __forceinline__ unsigned sub_x2(unsigned a, unsigned b) {
+  static_assert(kDType == DType::bf16 || kDType == DType::f16);
+  unsigned difference;
+  if constexpr (kDType == DType::bf16) {
+    asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+  } else {
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+  }
+  return difference;
+}
+
+}  // namespace tessera::ptx

@@ -1,0 +1,248 @@
+// Products with 4-bit weights on Hopper: what a Config is, which ones are legal, and everything that follows from one.
+//
+//   d[i, m, n] = activation(alpha * scale_b * sum_k a[i, m, k] * w[i, n, k] + beta * c[i, m, n] + bias[n])
+//
+// A is [l, m, k], K-major, bf16 or f16; W the weights, packed (spec/packed_weights.h): e2m1 with a scale for 16 or 32
+// of k, which times its scale is a number of A's type, exactly; or int4 less its zero point, times a scale of A's type,
+// rounded to that once. D, C and bias are bf16, f16 or f32. Sums are fp32.
+//
+// D is made transposed: the weights are the rows of wgmma, 64 for each block of a consumer warpgroup, and come from
+// registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
+// activations by TMA, blocks of weights as they lie, in bulk. Consumers widen a block's weights, 64 of k at a time,
+// while the products of those before are made. Few rows keep the tensor cores less busy than the widening keeps a warp
+// waiting, so there are four warpgroups then: of a tile with fewer blocks of weights k_groups() share each, and take
+// its slots in turn.
+//
+// A cluster is split_k CTAs that share the k of a tile. Parts of the sums, of CTAs and of warpgroups, are left in
+// shared memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the
+// CTA of rank i % split_k.
+//
+// Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims {n, m, l}, as
+// spec/gemm.h has it with swap_ab.
+//
+// Entry parameters, in this order: const __grid_constant__ TensorMap a, d (16 bits only); b; d_pointer; c (facts.c
+// only); bias (facts.bias only); float* scale_b (nvfp4 only; may be null: 1); int m, n, k, l; long long ldd,
+// d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha; float beta (c). Launch: clusters of split_k CTAs
+// along x, as many as the device holds at once or one for each tile; block num_threads(); dynamic shared memory
+// smem_layout().total_bytes; programmatic stream serialization.
+#pragma once
+
+#include "spec/gemm.h"
+#include "spec/kernel_parts.h"
+#include "spec/limits.h"
+#include "spec/packed_weights.h"
+#include "spec/product_facts.h"
+#include "spec/wgmma_shape.h"
+#include "tessera/spec/types.h"
+
+namespace tessera::gemm_weights {
+
+using common::BarrierRow;
+using common::Role;
+using common::SmemRegion;
+using TmaBox = common::TmaBox<3>;
+
+struct Config {
+  ProductFacts facts{.b_type = OperandType::mxfp4};
+  int b_group = 128;  // int4: k that share a scale
+  ZeroPoints zero_points = ZeroPoints::none;
+  int tile_m = 16;   // rows of d: columns of wgmma
+  int tile_n = 128;  // columns of d
+  int stages = 8;    // slots of the ring
+  int split_k = 1;   // CTAs that share the k of a tile
+  int raster = 8;    // tiles along m that are walked before the next one along n
+
+  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kMaxStages = 16;
+inline constexpr int kMaxSplit = 4;
+inline constexpr int kMaxParts = 8;                             // of a sum, which a thread adds up at a time
+inline constexpr int kPanelBytes = 128;                         // of a row of activations: a swizzle span
+inline constexpr int kPanels = kWeightDepth * 2 / kPanelBytes;  // of a slot
+inline constexpr int kStepsOfHalf = kWeightHalf / 16;           // wgmma instructions
+
+enum class Rule {
+  ok,
+  facts_of_others,                // 1; 0
+  activation_type,                // bits of A's type; 16
+  exponents_of_f16,               // 16; 16
+  output_type,                    // bytes of D's type; 4
+  group_of_int4,                  // k that share a scale; 128
+  int4_alone,                     // 1; 0
+  tile_m_not_supported,           // tile_m; 256
+  tile_n_not_supported,           // tile_n; 256
+  stages_out_of_range,            // stages; 16
+  stages_of_groups,               // stages; the multiple that they must be
+  split_k_out_of_range,           // split_k; 4
+  split_k_of_wide_tiles,          // blocks of a warpgroup; 1
+  raster_out_of_range,            // raster; 1,024
+  accumulators_exceed_registers,  // registers for accumulators per thread; those that the budget leaves
+  shared_memory_exceeded,         // bytes; 232,448
+};
+
+TESSERA_HD constexpr PackedWeights weights(const Config& c) {
+  return {c.facts.b_type, is_e2m1(c.facts.b_type) ? block_elements(block_format(c.facts.b_type)) : c.b_group,
+          c.zero_points == ZeroPoints::given};
+}
+TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
+TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
+// Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
+TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
+TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
+  if (has_few_rows(c)) return 4;
+  return blocks_of_tile(c) == 4 && c.tile_m > 64 ? 2 : blocks_of_tile(c);
+}
+// Warpgroups that share the k of a block within the CTA: slot s is of group s % k_groups(c).
+TESSERA_HD constexpr int k_groups(const Config& c) { return weight_k_groups(c.tile_m, c.tile_n); }
+// Blocks of a warpgroup, and parts of a sum.
+TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
+TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }
+TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
+
+// Rows of A that one copy loads; copies of rows behind the last are left out.
+TESSERA_HD constexpr int a_box_rows(const Config& c) { return c.tile_m <= 32 ? 8 : c.tile_m <= 128 ? 32 : 64; }
+TESSERA_HD constexpr TmaBox a_box(const Config& c) { return {{kPanelBytes / 2, a_box_rows(c), 1}}; }
+
+TESSERA_HD constexpr int panel_bytes(const Config& c) { return c.tile_m * kPanelBytes; }
+TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return kPanels * panel_bytes(c); }
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return blocks_of_tile(c) * weight_block_bytes(weights(c)); }
+
+// The Config of a product whose epilogue stores D: transposed, with so many blocks a warpgroup.
+TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
+  gemm::Config e;
+  e.facts = c.facts;
+  e.facts.b_type = c.facts.a_type;
+  e.tile_m = blocks(c) == 2 ? 256 : 128;
+  e.tile_n = c.tile_m;
+  e.stages = 2;
+  e.cluster_m = 1;
+  e.swap_ab = SwapAb::on;
+  return e;
+}
+
+// fp32 sums leave from registers: eight columns of a row are 32 bytes, a sector.
+TESSERA_HD constexpr bool has_d_map(const Config& c) { return c.facts.d_dtype != DType::f32; }
+
+struct SmemLayout {
+  SmemRegion a;         // [stages][2][tile_m][128 B]
+  SmemRegion b;         // [stages][tile_n / 64][block of packed weights]
+  SmemRegion d;         // [consumer warpgroup][2][panel of D, transposed]
+  SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts
+  SmemRegion barriers;  // in the order of Barriers
+  int total_bytes = 0;
+  int alignment = 1024;
+};
+
+struct Barriers {
+  BarrierRow full;     // [stages]
+  BarrierRow empty;    // [stages]
+  BarrierRow ready;    // [tile_n / 64], where sums have parts: all of a block's lie in shared memory
+  BarrierRow fetched;  // [tile_n / 64], likewise: this CTA's parts of it were read
+  int count = 0;       // of all
+};
+TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
+  common::BarrierCursor cursor{{smem, offset, 0}};
+  Barriers b;
+  b.full = cursor.take(c.stages);
+  b.empty = cursor.take(c.stages);
+  b.ready = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
+  b.fetched = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
+  b.count = cursor.next.index;
+  return b;
+}
+
+TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
+  SmemLayout layout;
+  layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
+  layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
+  const int staging =
+      has_d_map(c) ? consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c)) : 0;
+  layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
+  layout.parts = {"parts", end_of(layout.d), parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0};
+  layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
+  layout.total_bytes = end_of(layout.barriers);
+  return layout;
+}
+TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
+  return barriers_from(c, smem_layout(c).barriers.offset, smem);
+}
+
+struct RegisterBudget {
+  int entry = 0;
+  int producer = 0;
+  int consumer = 0;
+};
+TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  switch (consumer_warpgroups(c)) {
+    case 1:
+      return {240, 240, 240};
+    case 2:
+      return {168, 56, 224};
+    default:
+      return {96, 64, 104};
+  }
+}
+TESSERA_HD constexpr int accumulator_registers(const Config& c) { return blocks(c) * c.tile_m / 2; }
+// Widened weights of two products in turn, codes, scales, addresses.
+inline constexpr int kRegistersBesideAccumulators = 72;
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
+  const ProductFacts& f = c.facts;
+  if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
+    return {Rule::activation_type, operand_bits(f.a_type), 16};
+  if (f.gate != Gate::none || f.interleave != 1 || f.d_format != OutputFormat::plain || f.grouping != Grouping::none ||
+      f.gather != Gather::none || f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none ||
+      f.a_layout != Layout::k_major || f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
+    return {Rule::facts_of_others, 1, 0};
+  if (f.a_type == OperandType::f16 && f.b_type == OperandType::mxfp4) return {Rule::exponents_of_f16, 16, 16};
+  if (is_e2m1(f.b_type) && (c.b_group != kWeightDepth || c.zero_points != ZeroPoints::none))
+    return {Rule::int4_alone, 1, 0};
+  if (c.b_group != 32 && c.b_group != 64 && c.b_group != kWeightDepth)
+    return {Rule::group_of_int4, c.b_group, kWeightDepth};
+  if (f.d_dtype != DType::bf16 && f.d_dtype != DType::f16 && f.d_dtype != DType::f32)
+    return {Rule::output_type, dtype_bytes(f.d_dtype), 4};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
+  if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
+  if (c.tile_m < 16 || c.tile_m > 256 || c.tile_m % 16 != 0 || (c.tile_m > 32 && c.tile_m % a_box_rows(c) != 0))
+    return {Rule::tile_m_not_supported, c.tile_m, 256};
+  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
+  if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
+  if (c.stages % k_groups(c) != 0) return {Rule::stages_of_groups, c.stages, k_groups(c)};
+  const int most_parts = kMaxParts / k_groups(c), most_split = most_parts < kMaxSplit ? most_parts : kMaxSplit;
+  if (c.split_k < 1 || c.split_k > most_split) return {Rule::split_k_out_of_range, c.split_k, most_split};
+  if (c.split_k > 1 && blocks(c) > 1) return {Rule::split_k_of_wide_tiles, blocks(c), 1};
+  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
+  const int registers = register_budget(c).consumer - kRegistersBesideAccumulators;
+  if (accumulator_registers(c) > registers)
+    return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
+  const int bytes = smem_layout(c).total_bytes;
+  if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
+  return {};
+}
+
+// The most stages that fit, as many as a ring may have.
+TESSERA_HD constexpr int most_stages(Config c) {
+  const int unit = k_groups(c);
+  c.stages = kMaxStages;
+  while (c.stages > 2 * unit && smem_layout(c).total_bytes > kMaxSmemBytes) c.stages -= unit;
+  return c.stages;
+}
+
+inline constexpr int kRoles = 3;
+TESSERA_HD constexpr Role role(const Config& c, int index) {
+  const RegisterBudget budget = register_budget(c);
+  if (index == 0) return {"load", 0, 1, budget.producer};
+  if (index == 1) return {"idle", 1, 3, budget.producer};
+  return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
+}
+
+// The products of 64 of k.
+TESSERA_HD constexpr WgmmaShape wgmma_shape(const Config& c) {
+  return {.n = c.tile_m, .dtype = a_dtype(c), .a_in_registers = true, .steps = kStepsOfHalf, .b_dtype = a_dtype(c)};
+}
+
+}  // namespace tessera::gemm_weights

@@ -1,0 +1,125 @@
+// Weights of four bits as a product on sm_90a reads them: made once by pack_weights, [l, ceil(n / 64), ceil(k / 128),
+// bytes of a block].
+//
+// A block has 64 rows of n and 128 of k: 4,096 bytes of codes, then the scales. A thread t of the warpgroup that
+// multiplies it finds its codes for 64 of k side by side, four words at (k / 64 * 128 + t) * 16, a word for each 16 of
+// k, as wgmma wants A in registers: with w = t / 32, g = t % 32 / 4, q = t % 4 the register r of the instruction has
+// row 16 w + g + 8 (r % 2), and k = 2 q + 8 (r / 2) in its low half, the next in its high half. So each half of a word
+// has the codes of four registers:
+//
+//   e2m1   where few instructions put it into bf16: register 0 has its codes in place, sign in bit 15 and exponent and
+//          mantissa in bits 8..6; rotating the word to the left by 4 does that for register 1, by 10 for register 2, by
+//          14 for sign and exponent of register 3, by 6 for its mantissa. These fill a word (no four rotations do)
+//   int4   register r in bits 4 r + 3 .. 4 r of each half, as 0 to 15: of two's complement plus 8
+//
+// Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
+//
+//   mxfp4  [pair][k / 64][row][k / 32 % 2] bytes: ue8m0, codes above 160 as 161
+//   nvfp4  [pair][k / 64][row][k / 16 % 4] bytes: five bits of exponent, three of mantissa, so that subnormal scales
+//   are
+//          numbers as others are: 2^(e - 22) (1 + m / 8); of a scale of zero any, the block's magnitudes being zero
+//   int4   [pair][k / group][row] 16-bit numbers of the activations' type; then, with zero points, as many numbers that
+//          are taken off a code which has 128 (bf16) or 1,024 (f16) added: those plus the zero point
+//
+// Rows behind n and columns behind k have codes and scales of zero weight.
+#pragma once
+
+#include "tessera/spec/operand_type.h"
+#include "tessera/spec/types.h"
+
+namespace tessera {
+
+inline constexpr int kWeightRows = 64;    // of a block: wgmma M
+inline constexpr int kWeightDepth = 128;  // k of a block
+inline constexpr int kWeightHalf = 64;    // k whose codes a thread has side by side
+inline constexpr int kWeightCodeBytes = kWeightRows * kWeightDepth / 2;
+inline constexpr int kWeightPairs = kWeightRows / 2;  // of rows that share a thread
+inline constexpr int kLargestPackedUe8m0 = 160;       // 2^33; above stands 161, which multiplies as infinity
+inline constexpr int kPackedUe4m3Bias = 22;
+
+// What packed weights depend on: facts of a product and of pack_weights alike.
+struct PackedWeights {
+  OperandType type = OperandType::mxfp4;
+  int group = 32;          // k that share a scale
+  bool has_zeros = false;  // int4 with zero points
+
+  TESSERA_HD friend constexpr bool operator==(const PackedWeights&, const PackedWeights&) = default;
+};
+
+TESSERA_HD constexpr bool is_e2m1(OperandType type) { return type == OperandType::nvfp4 || type == OperandType::mxfp4; }
+// Bytes of the scales of a pair of rows, and with zero points of these.
+TESSERA_HD constexpr int pair_scale_bytes(const PackedWeights& w) {
+  return (is_e2m1(w.type) ? 2 : 4) * (kWeightDepth / w.group);
+}
+TESSERA_HD constexpr int pair_bytes(const PackedWeights& w) { return pair_scale_bytes(w) * (w.has_zeros ? 2 : 1); }
+TESSERA_HD constexpr int weight_block_bytes(const PackedWeights& w) {
+  return kWeightCodeBytes + kWeightPairs * pair_bytes(w);
+}
+
+// Where a word has bit `bit` of an e2m1 (3: sign, 0: mantissa) of register r, half `half`.
+TESSERA_HD constexpr int code_rotation(int r, int bit) {
+  return r == 0 ? 0 : r == 1 ? 4 : r == 2 ? 10 : bit == 0 ? 6 : 14;
+}
+TESSERA_HD constexpr int code_bit(int r, int half, int bit) {
+  const int in_bf16 = bit == 3 ? 15 : 6 + bit;
+  return (32 + 16 * half + in_bf16 - code_rotation(r, bit)) % 32;
+}
+// A code in its word.
+TESSERA_HD constexpr unsigned placed_code(OperandType type, unsigned code, int r, int half) {
+  if (!is_e2m1(type)) return code << (16 * half + 4 * r);
+  unsigned word = 0;
+  for (int bit = 0; bit < 4; ++bit) word |= (code >> bit & 1u) << code_bit(r, half, bit);
+  return word;
+}
+
+// A weight's place in its block: row 0 to 63, k 0 to 127.
+struct WeightPlace {
+  int word = 0;  // of four bytes
+  int half = 0;  // of the word
+  int reg = 0;   // whose code it is among the half's
+};
+TESSERA_HD constexpr WeightPlace weight_place(int row, int k) {
+  const int of_step = k % 16, thread = row / 16 * 32 + row % 8 * 4 + of_step % 8 / 2;
+  return {(k / kWeightHalf * 128 + thread) * 4 + k % kWeightHalf / 16, of_step % 2, row % 16 / 8 + of_step / 8 * 2};
+}
+// The pair of rows that a row belongs to, and which of both it is.
+TESSERA_HD constexpr int pair_of(int row) { return row / 16 * 8 + row % 8; }
+TESSERA_HD constexpr int row_in_pair(int row) { return row % 16 / 8; }
+// Where a scale stands among those of its block: a byte, of int4 a 16-bit number; a zero point as many scales of a pair
+// further on. `i`: k / group.
+TESSERA_HD constexpr int scale_place(const PackedWeights& w, int row, int i) {
+  const int scales = kWeightDepth / w.group;
+  if (!is_e2m1(w.type)) return (pair_of(row) * pair_bytes(w) / 2) + i * 2 + row_in_pair(row);
+  const int of_half = scales / 2;
+  return pair_of(row) * pair_bytes(w) + i / of_half * 2 * of_half + row_in_pair(row) * of_half + i % of_half;
+}
+
+// Warpgroups that share the k of a block within a CTA whose tile has so many rows and columns of d: step s of 128 of k,
+// counted from the part's first, is of group s % that many.
+inline constexpr int kMostFewRows = 32;
+TESSERA_HD constexpr int weight_k_groups(int tile_m, int tile_n) {
+  return tile_m > kMostFewRows ? 1 : tile_n == 64 ? 4 : tile_n == 128 ? 2 : 1;
+}
+
+inline constexpr int kMiddleOfInt4 = 8;  // what codes of two's complement are more than their numbers
+// A code of int4 is the low bits of a number of the activations' type whose last place is one: 128 and more, or 1,024.
+TESSERA_HD constexpr unsigned int4_magic(DType dtype) { return dtype == DType::bf16 ? 0x4300 : 0x6400; }
+
+// ue4m3 as a packed scale; 0 for a scale of zero, whose magnitudes are cleared.
+TESSERA_HD constexpr unsigned packed_ue4m3(unsigned code) {
+  code &= 0x7f;
+  if (code == 0x7f) return 0xff;  // NaN
+  if (code >= 8) return code + (static_cast<unsigned>(kPackedUe4m3Bias - 7) << 3);
+  if (code == 0) return 0;
+  const int top = code >= 4 ? 2 : code >= 2 ? 1 : 0;  // of a subnormal: code * 2^-9
+  const unsigned mantissa = (code << (3 - top)) & 7;
+  return static_cast<unsigned>(kPackedUe4m3Bias - 9 + top) << 3 | mantissa;
+}
+
+// What weights are multiplied by less than they say: the sums are multiplied by it in the end. Scales are then numbers
+// of the activations' type in every case.
+TESSERA_HD constexpr int packed_exponent(OperandType type) {
+  return type == OperandType::mxfp4 ? 32 : type == OperandType::nvfp4 ? 7 : 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// Products with 4-bit weights, compiled by NVRTC, run in the emulator under every schedule, followed by its race
+// detector, and compared with float64. The weights are packed on the host; pack_weights makes the same bytes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/emulated/gemm_run.h"
+#include "tests/support/sample.h"
+
+namespace tessera::gemm_weights_test {
+namespace {
+
+using namespace gemm_run;
+
+Case weights(const char* name, std::vector<std::pair<std::string, std::string>> fields,
+             std::map<std::string, std::int64_t> sizes, Fill fill = Fill::integer) {
+  Case test{name, std::move(fields), std::move(sizes), fill};
+  if (std::none_of(test.fields.begin(), test.fields.end(), [](const auto& f) { return f.first == "b_dtype"; }))
+    test.fields.emplace_back("b_dtype", "mxfp4");
+  return test;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      weights("one row, many laps of the ring", {{"tile_m", "16"}, {"tile_n", "64"}, {"stages", "2"}, {"split_k", "1"}},
+              {{"m", 1}, {"n", 70}, {"k", 672}}, Fill::standard),
+      weights("tiles in turn, boxes of activations left out, rows of d that threads store",
+              {{"tile_m", "32"}, {"tile_n", "128"}, {"stages", "3"}, {"split_k", "1"}},
+              {{"m", 41}, {"n", 201}, {"k", 416}, {"ldd", 203}, {"num_sms", 3}}, Fill::standard),
+      weights("k in two parts, each warpgroup's added up elsewhere, c, bias, relu",
+              {{"tile_m", "16"},
+               {"tile_n", "128"},
+               {"stages", "3"},
+               {"split_k", "2"},
+               {"c", "matrix"},
+               {"bias", "column"},
+               {"activation", "relu"}},
+              {{"m", 20}, {"n", 264}, {"k", 640}, {"num_sms", 4}}),
+      weights("k in four parts, more parts than steps, two matrices",
+              {{"tile_m", "16"}, {"tile_n", "64"}, {"stages", "2"}, {"split_k", "4"}},
+              {{"m", 16}, {"n", 96}, {"k", 256}, {"l", 2}}, Fill::standard),
+      weights("four warpgroups, nvfp4 with its factor, k in two parts",
+              {{"b_dtype", "nvfp4"}, {"tile_m", "16"}, {"tile_n", "256"}, {"stages", "2"}, {"split_k", "2"}},
+              {{"m", 9}, {"n", 300}, {"k", 400}}, Fill::standard),
+      weights("two blocks a warpgroup, f16",
+              {{"dtype", "f16"},
+               {"d_dtype", "f16"},
+               {"b_dtype", "nvfp4"},
+               {"tile_m", "128"},
+               {"tile_n", "256"},
+               {"stages", "2"},
+               {"split_k", "1"}},
+              {{"m", 150}, {"n", 270}, {"k", 304}}),
+      weights("wide tiles, pitch of a", {{"tile_m", "192"}, {"tile_n", "64"}, {"stages", "2"}, {"split_k", "1"}},
+              {{"m", 200}, {"n", 64}, {"k", 160}, {"lda", 168}}, Fill::standard),
+      weights("int4, a scale for 128",
+              {{"b_dtype", "int4"}, {"tile_m", "16"}, {"tile_n", "128"}, {"stages", "3"}, {"split_k", "2"}},
+              {{"m", 17}, {"n", 130}, {"k", 384}}, Fill::standard),
+      weights("int4 with zero points, a scale for 32",
+              {{"b_dtype", "int4"}, {"b_group", "32"}, {"zero_points", "given"}, {"tile_m", "32"}, {"tile_n", "64"}},
+              {{"m", 30}, {"n", 90}, {"k", 352}}, Fill::standard),
+      weights("int4 with zero points, a scale for 64, f16, whole numbers",
+              {{"dtype", "f16"},
+               {"d_dtype", "f16"},
+               {"b_dtype", "int4"},
+               {"b_group", "64"},
+               {"zero_points", "given"},
+               {"tile_m", "64"},
+               {"tile_n", "128"},
+               {"split_k", "1"}},
+              {{"m", 70}, {"n", 140}, {"k", 192}, {"l", 2}}),
+      weights("nothing to add up",
+              {{"tile_m", "16"}, {"tile_n", "64"}, {"stages", "2"}, {"split_k", "2"}, {"bias", "column"}},
+              {{"m", 5}, {"n", 64}, {"k", 0}}),
+      weights("no rows", {{"tile_m", "16"}, {"tile_n", "64"}, {"stages", "2"}, {"split_k", "1"}},
+              {{"m", 0}, {"n", 64}, {"k", 128}}),
+  };
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("products with 4-bit weights: every schedule, races, float64") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (compiler == nullptr) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  testing::Sample sample(8);
+  for (const Case& test : cases()) {
+    if (!sample.takes()) continue;
+    check(test, *compiler,
+          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
+  }
+}
+
+}  // namespace tessera::gemm_weights_test

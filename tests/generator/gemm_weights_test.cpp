@@ -1,0 +1,153 @@
+// Products with 4-bit weights, and the packing of these, as the planner sees them: who gets them, what the sizes steer,
+// where codes lie, and every refusal in words.
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "generator/candidates.h"
+#include "generator/facts.h"
+#include "generator/products/gemm_weights_operator.h"
+#include "tessera/error.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+namespace gemm_weights_test {
+
+namespace {
+
+Fields with_weights(Fields fields) {
+  fields.emplace_back("b_dtype", "mxfp4");
+  return fields;
+}
+
+std::string refusal(std::string_view op, const Fields& fields) {
+  try {
+    make_plan(problem_of(op, fields));
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "no refusal";
+}
+
+gemm_weights::Config config(const Fields& fields) {
+  return chosen_config<GemmWeightsOperator>(problem_of("gemm", with_weights(fields)));
+}
+
+}  // namespace
+
+TEST_CASE("weights: the family of sm_90a, beside 16-bit activations alone") {
+  for (const char* const b : {"mxfp4", "nvfp4", "int4"}) {
+    const Plan plan = make_plan(problem_of("gemm", {{"b_dtype", b}}));
+    CHECK(plan.family == "weights");
+    CHECK(plan.launch.tensor_maps.size() == 2);
+    CHECK(plan.launch.steps.front().programmatic_stream_serialization);
+  }
+  CHECK(make_plan(problem_of("gemm", {{"dtype", "mxfp4"}, {"arch", "sm_100a"}})).family == "tcgen05");
+  CHECK(refusal("gemm", {{"b_dtype", "int4"}, {"arch", "sm_100a"}}) ==
+        "gemm: b_dtype = int4: weights of four bits have kernels for sm_90a (wgmma) beside a of bf16 or f16, none for "
+        "sm_100a and a of bf16");
+  CHECK(refusal("gemm", {{"dtype", "nvfp4"}, {"b_dtype", "int4"}}) ==
+        "gemm: b_dtype = int4: weights of four bits have kernels for sm_90a (wgmma) beside a of bf16 or f16, none for "
+        "sm_90a and a of nvfp4");
+  CHECK(refusal("gemm", {{"zero_points", "given"}}) == "gemm: b_group and zero_points are for b_dtype int4");
+}
+
+TEST_CASE("weights: few rows get narrow tiles, and parts of k where there are few tiles") {
+  const Fields llama{{"n", "8192"}, {"k", "8192"}};
+  const auto of = [&](const char* m) {
+    Fields fields = llama;
+    fields.emplace_back("m", m);
+    return config(fields);
+  };
+  CHECK(of("1").tile_m == 16);
+  CHECK(of("32").tile_m == 32);
+  CHECK(of("32").split_k > 1);
+  CHECK(of("4096").tile_m >= 128);
+  CHECK(of("4096").split_k == 1);
+}
+
+TEST_CASE("weights: an illegal pin or fact is refused with the rule that it breaks") {
+  const auto ends = [](const Fields& fields, const std::string& text) {
+    const std::string found = refusal("gemm", with_weights(fields));
+    CAPTURE(found);
+    CHECK(found.ends_with(text));
+  };
+  ends({{"dtype", "e4m3"}}, "a is e4m3: must be bf16 or f16 beside 4-bit weights");
+  ends({{"dtype", "f16"}}, "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4");
+  ends({{"d_dtype", "e4m3"}}, "d is e4m3: must be f32, bf16 or f16 beside 4-bit weights");
+  ends({{"grouping", "masked"}},
+       "4-bit weights have kernels for a and b with contiguous k, without groups, gates, scale blocks, promoted sums "
+       "and "
+       "a block-scaled d");
+  ends({{"b_group", "64"}}, "b_group and zero_points are for int4: mxfp4 has a scale for 32");
+  ends({{"tile_m", "24"}}, "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
+  ends({{"tile_m", "80"}}, "tile_m 80: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 32)");
+  ends({{"tile_n", "192"}}, "tile_n 192: 64, 128 or 256 allowed (64 rows of wgmma for each block of weights)");
+  ends({{"tile_m", "16"}, {"tile_n", "128"}, {"stages", "5"}},
+       "5 stages, a multiple of 2 needed: that many warpgroups take turns with them");
+  ends({{"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "3"}}, "split_k 3, 1 to 2 allowed (CTAs of a cluster)");
+  ends({{"tile_m", "128"}, {"tile_n", "256"}, {"split_k", "2"}},
+       "split_k with 2 blocks of weights for each warpgroup, 1 allowed: take a smaller tile");
+  ends({{"tile_m", "256"}, {"tile_n", "256"}}, "256 accumulator registers a thread, 152 allowed: take a smaller tile");
+  ends({{"tile_m", "128"}, {"tile_n", "128"}, {"stages", "9"}}, "drop a stage");
+  ends({{"stages", "17"}}, "17 stages, 2 to 16 allowed");
+  ends({{"raster", "2000"}}, "raster 2,000, 1 to 1,024 allowed");
+  ends({{"swap_ab", "off"}}, "gemm: swap_ab = off: 4-bit weights give the instruction its rows (on)");
+  ends({{"kernel_schedule", "ping_pong"}}, "gemm: kernel_schedule = ping_pong: cooperative allowed with 4-bit weights");
+  ends({{"cluster_m", "2"}}, "gemm: cluster_m = 2: 1 allowed with 4-bit weights");
+  ends({{"cluster_n", "2"}}, "gemm: cluster_n = 2: 1 allowed with 4-bit weights");
+  ends({{"accumulators", "2"}}, "gemm: accumulators = 2: is for Tensor Memory, which sm_90a does not have");
+  ends({{"mma_kind", "mma.f16"}}, "gemm: mma_kind = mma.f16: 4-bit weights are multiplied by wgmma.f16");
+  CHECK(refusal("gemm", {{"b_dtype", "int4"}, {"b_group", "48"}}).ends_with("b_group 48: 32, 64 or 128 allowed"));
+}
+
+TEST_CASE("pack_weights: refusals") {
+  const auto of = [](const Fields& fields) { return refusal("pack_weights", fields); };
+  CHECK(of({{"group", "64"}}).ends_with("group and zero_points are for int4: mxfp4 has a scale for 32"));
+  CHECK(of({{"format", "nvfp4"}, {"zero_points", "given"}})
+            .ends_with("group and zero_points are for int4: nvfp4 has a scale for 16"));
+  CHECK(of({{"format", "int4"}, {"group", "16"}}).ends_with("group 16: 32, 64 or 128 allowed"));
+  CHECK(of({{"format", "int4"}, {"scale_form", "tile"}})
+            .ends_with("scale_form tile is for scales of mxfp4 and nvfp4: those of int4 are [l, n, k / group]"));
+  CHECK(of({{"format", "int4"}, {"dtype", "f32"}})
+            .ends_with("scales of type f32: bf16 or f16 needed, the type of the activations"));
+  CHECK(of({{"arch", "sm_100a"}}) == "pack_weights has no kernel for arch sm_100a: there is one for sm_90a");
+}
+
+TEST_CASE("packed weights: every bit of a block is one weight's, and scales have places of their own") {
+  for (const OperandType type : {OperandType::mxfp4, OperandType::int4}) {
+    std::set<std::pair<int, int>> bits;
+    for (int row = 0; row < kWeightRows; ++row)
+      for (int k = 0; k < kWeightDepth; ++k) {
+        const WeightPlace place = weight_place(row, k);
+        for (int bit = 0; bit < 4; ++bit) {
+          const unsigned word = placed_code(type, 1u << bit, place.reg, place.half);
+          for (int i = 0; i < 32; ++i)
+            if ((word >> i & 1) != 0) bits.emplace(place.word, i);
+        }
+      }
+    CHECK(bits.size() == 8 * kWeightCodeBytes);
+  }
+  for (const PackedWeights& w :
+       {PackedWeights{OperandType::mxfp4, 32, false}, PackedWeights{OperandType::nvfp4, 16, false},
+        PackedWeights{OperandType::int4, 32, true}, PackedWeights{OperandType::int4, 128, false}}) {
+    std::set<int> places;
+    for (int row = 0; row < kWeightRows; ++row)
+      for (int i = 0; i < kWeightDepth / w.group; ++i) {
+        const int at = scale_place(w, row, i);
+        places.insert(at);
+        const int bytes = w.type == OperandType::int4 ? 2 * at + 2 + (w.has_zeros ? pair_scale_bytes(w) : 0) : at + 1;
+        CHECK(kWeightCodeBytes + bytes <= weight_block_bytes(w));
+      }
+    CHECK(places.size() == static_cast<std::size_t>(kWeightRows * kWeightDepth / w.group));
+  }
+  CHECK(packed_ue4m3(0x38) == 22u << 3);  // 1
+  CHECK(packed_ue4m3(0x01) == 13u << 3);  // 2^-9
+  CHECK(packed_ue4m3(0x07) == (15u << 3 | 6));
+  CHECK(packed_ue4m3(0x7e) == (30u << 3 | 6));  // 448
+  CHECK(packed_ue4m3(0xff) == 0xff);
+}
+
+}  // namespace gemm_weights_test
