@@ -179,6 +179,10 @@ class _Layout:
         return launch
 
 
+def _place_of(view: arrays.View) -> str:
+    return "the host" if view.ordinal is None else f"GPU {view.ordinal}"
+
+
 class Launch:
     """Tensors and numbers of one launch; made by `Kernel.bind`."""
 
@@ -293,6 +297,10 @@ class Launch:
             raise UsageError(f"{buffer.name}: elements of type {view.dtype} given, {buffer.dtype} expected")
         if self._emulator is None and view.ordinal is None:
             raise UsageError(f"{buffer.name} lies on the host: give tensors on a GPU, or device='emulator'")
+        for name, other in self._views.items():
+            if other.ordinal != view.ordinal:
+                raise UsageError(f"{buffer.name} lies on {_place_of(view)}, {name} on {_place_of(other)}: one GPU is expected")
+            break
         self._views[buffer.name] = view
         if buffer.role != "input":
             self.outputs[buffer.name] = view.tensor

@@ -564,6 +564,7 @@ def moe_route(
     return dict(kernel(device=device, stream=stream, logits=of_logits, scale=scale, **arguments))
 
 
+@remembers
 def topk(
     scores: Any,
     k: int,

@@ -139,3 +139,10 @@ def test_stubs_name_what_there_is():
             assert members == {name for name in dir(getattr(_core, node.name)) if not name.startswith("_")}
     for name in tessera.__all__:
         assert getattr(tessera, name).__doc__, name
+
+
+def test_tensors_of_two_gpus_are_refused():
+    shape = (1, 40, 2, 64)
+    q, k, v = (arrays.View(0x10000, shape, arrays.dense_strides(shape), "f16", gpu, "none", None) for gpu in (1, 0, 1))
+    with pytest.raises(tessera.UsageError, match="k lies on GPU 0, q on GPU 1: one GPU is expected"):
+        tessera.Kernel("fmha", head_dim=64, dtype="f16").bind(q=q, k=k, v=v)

@@ -130,3 +130,29 @@ def test_on_a_gpu_decode_and_pytorchs_attention():
     compiled = torch.compile(lambda *t: torch.ops.tessera.fmha(*t) + 1, fullgraph=True)
     q, k, v = inputs("cuda")
     assert worst(compiled(q, k, v), expected(q, k, v, False)[0] + 1) < 0.03
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two GPUs")
+def test_tensors_of_several_gpus():
+    """The GPU of the tensors counts, whichever is current; shapes that are remembered are so for each."""
+    step = None
+    for _ in range(3):
+        for ordinal in (1, 0):
+            q, k, v = inputs(f"cuda:{ordinal}")
+            o = tessera.fmha(q, k, v, causal=True)
+            assert o.device == q.device and worst(o, expected(q, k, v, True)[0]) < 0.02
+            assert torch.cuda.current_device() == 0
+            with torch.cuda.device(ordinal):
+                o = torch.ops.tessera.fmha(q, k, v, True)
+                assert worst(o, expected(q, k, v, True)[0]) < 0.02
+        out = torch.full_like(q.contiguous(), float("nan")).to("cuda:1")
+        q, k, v = inputs("cuda:1")
+        q = q.contiguous()
+        if step is None:
+            step = tessera.Kernel("fmha", head_dim=64).bind(q=q, k=k, v=v, o=out).taking("q", "k", "v", "o")
+        step(q, k, v, out)
+        assert worst(out, expected(q, k, v, False)[0]) < 0.02
+        with pytest.raises(tessera.UsageError):
+            step(q.to("cuda:0"), k, v, out)
+        with pytest.raises(tessera.UsageError):
+            tessera.fmha(q, k.to("cuda:0"), v)
