@@ -19,7 +19,7 @@ void EmulatorFlags::add_to(FlagSet& flags) {
   flags.text(
       "--schedule", "WORD", schedule,
       "who runs when: fair (default), eager, lazy, adversarial, split, weak, or all of them, one after the other");
-  flags.toggle("--races", detects_races, "report accesses that nothing orders; up to four times slower");
+  flags.toggle("--races", detects_races, "report accesses that nothing orders; up to five times slower");
   flags.toggle("--strict", is_strict,
                "hazards fail the call too; looks for races, as --races, and for registers that nobody wrote");
   flags.number("--max-instructions", "N", max_instructions, 1,

@@ -325,7 +325,7 @@ class Launch:
 
     def _complete(self, sizes: dict[str, int]) -> None:
         for name, view in self._views.items():
-            if self._emulator is not None:
+            if self._emulator is not None or 0 in view.shape:  # strides of what has no elements are anything
                 continue
             for expression, extent, stride in zip(self.kernel._buffers[name].strides, view.shape, view.strides):
                 size = expression.name
@@ -362,6 +362,8 @@ class Launch:
     def _set_strides(self, sizes: dict[str, int]) -> None:
         """Of tensors as they lie; copies in the emulator are dense."""
         for name, view in self._views.items():
+            if 0 in view.shape:
+                continue
             strides = arrays.dense_strides(view.shape) if self._emulator is not None else view.strides
             for expression, extent, stride in zip(self.kernel._buffers[name].strides, view.shape, strides):
                 expected = expression.evaluate(sizes)

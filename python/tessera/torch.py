@@ -2,6 +2,8 @@
 
     import tessera.torch
     o = torch.ops.tessera.fmha(q, k, v, True)                            # [batch, seqlen, heads, head_dim]
+    torch.ops.tessera.append_kv(k, v, k_cache, v_cache, slots)           # [tokens, heads, head_dim] to [pages, page_size, ..]
+    o = torch.ops.tessera.fmha_paged(q, k_cache, v_cache, block_table, seqused_k)
     y = tessera.torch.scaled_dot_product_attention(q, k, v, is_causal=True)    # PyTorch's shapes and meaning
 
 The operators have schemas, and implementations for CUDA and Meta tensors; they have no backward pass. They are tested
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import torch
 
-from . import _core, operators
+from . import _core, arrays, operators
 from .errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -29,6 +31,14 @@ _library.define(
     "fmha_lse(Tensor q, Tensor k, Tensor v, bool causal=False, float? softmax_scale=None) -> (Tensor, Tensor)"
 )
 _library.define("gemm(Tensor a, Tensor b, Tensor? bias=None, str? activation=None) -> Tensor")
+_library.define(
+    "fmha_out(Tensor q, Tensor k, Tensor v, Tensor(a!) out, bool causal=False, float? softmax_scale=None) -> ()"
+)
+_library.define(
+    "fmha_paged(Tensor q, Tensor k_cache, Tensor v_cache, Tensor block_table, Tensor seqused_k, bool causal=True, "
+    "float? softmax_scale=None) -> Tensor"
+)
+_library.define("append_kv(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor slots) -> ()")
 
 
 def _device(tensor: Tensor) -> str | None:
@@ -49,6 +59,47 @@ def _gemm(a: Tensor, b: Tensor, bias: Tensor | None = None, activation: str | No
     return operators.gemm(a, b, bias=bias, activation=activation, device=_device(a))
 
 
+def _fmha_out(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool = False, softmax_scale: float | None = None
+) -> None:
+    operators.fmha(q, k, v, causal=causal, softmax_scale=softmax_scale, out=out, device=_device(q))
+
+
+def _fmha_paged(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    seqused_k: Tensor,
+    causal: bool = True,
+    softmax_scale: float | None = None,
+) -> Tensor:
+    return operators.fmha(
+        q,
+        k_cache,
+        v_cache,
+        causal=causal,
+        softmax_scale=softmax_scale,
+        block_table=block_table,
+        seqused_k=seqused_k,
+        device=_device(q),
+    )
+
+
+def _append_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
+    columns = k.shape[-1]
+    chain = f"join({columns})+same(0..{columns - 1},paged)+same({columns}..{2 * columns - 1},paged)"
+    arguments = {"x2": v, "y": k_cache, "y2": v_cache, "slots": slots, "rows": k.shape[0] * k.shape[1]}
+    if k.is_cuda:
+        operators.rows(k, chain, **arguments)
+        return
+    fields = {"dtype": arrays.view("k", k).dtype, "columns": 2 * columns, "chain": chain}
+    kernel = operators._kernel("rows", arrays.view("k", k), "emulator", None, fields)
+    launch = kernel.bind(device="emulator", x=k, **arguments)
+    launch._kept = frozenset(("y", "y2"))
+    launch.launch()
+
+
 def _fmha_meta(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, softmax_scale: float | None = None) -> Tensor:
     return q.new_empty((*q.shape[:-1], v.shape[-1]))
 
@@ -65,7 +116,22 @@ def _gemm_meta(a: Tensor, b: Tensor, bias: Tensor | None = None, activation: str
     return a.new_empty((*a.shape[:-1], b.shape[-2]), dtype=a.dtype if is_16_bit else torch.bfloat16)
 
 
-_FUNCTIONS = {"fmha": (_fmha, _fmha_meta), "fmha_lse": (_fmha_lse, _fmha_lse_meta), "gemm": (_gemm, _gemm_meta)}
+def _fmha_paged_meta(q: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any) -> Tensor:
+    return q.new_empty((*q.shape[:-1], v_cache.shape[-1]))
+
+
+def _nothing_meta(*arguments: Any) -> None:
+    return None
+
+
+_FUNCTIONS = {
+    "fmha": (_fmha, _fmha_meta),
+    "fmha_lse": (_fmha_lse, _fmha_lse_meta),
+    "fmha_out": (_fmha_out, _nothing_meta),
+    "fmha_paged": (_fmha_paged, _fmha_paged_meta),
+    "append_kv": (_append_kv, _nothing_meta),
+    "gemm": (_gemm, _gemm_meta),
+}
 for _name, (_function, _shapes) in _FUNCTIONS.items():
     _library.impl(_name, _function, "CUDA")
     _library.impl(_name, _shapes, "Meta")

@@ -66,7 +66,7 @@ TEST_CASE("cost: the race detector on a kernel that lives in shared memory") {
   options.detects_races = true;
   const double with = seconds_of(body, options, 256);
   MESSAGE("a product in shared memory: ", 1e3 * without, " ms, with the race detector ", 1e3 * with);
-  CHECK(with < 6 * without);  // 4.1
+  CHECK(with < 6 * without);  // 2.9 to 4.5 in quiet runs
 }
 
 }  // namespace

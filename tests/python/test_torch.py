@@ -86,6 +86,49 @@ def test_scaled_dot_product_attention_takes_what_it_can(monkeypatch):
         assert call() is None and len(left_to_pytorch) == before + 1
 
 
+def test_caches_are_marked_as_written(monkeypatch):
+    """A step of decoding, whole and within a compiled graph: k and v to their slots, then attention over the pages."""
+    tt.emulate_on_cpu()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def step(q, k, v, k_cache, v_cache, slots, block_table, seqused_k):
+        torch.ops.tessera.append_kv(k, v, k_cache, v_cache, slots)
+        return torch.ops.tessera.fmha_paged(q, k_cache, v_cache, block_table, seqused_k) * 1
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    print("seed", torch.seed())
+    for run in (step, compiled, compiled):
+        caches = [torch.randn(6, 16, 2, 64, device=device).half() for _ in range(2)]
+        before = [cache.clone() for cache in caches]
+        q = torch.randn(2, 1, 4, 64, device=device).half()
+        k, v = (torch.randn(2, 2, 64, device=device).half() for _ in range(2))
+        block_table = torch.tensor([[4, 1], [0, 3]], dtype=torch.int32, device=device)
+        seqused_k = torch.tensor([20, 7], dtype=torch.int32, device=device)
+        slots = torch.tensor([1 * 16 + 3, 0 * 16 + 6], dtype=torch.int32, device=device)  # the last key of each
+        o = run(q, k, v, *caches, slots, block_table, seqused_k)
+        for cache, old, new in zip(caches, before, (k, v)):
+            old.view(96, 2, 64)[slots.long()] = new
+            assert torch.equal(cache, old)
+        for at, (pages, length) in enumerate((((4, 1), 20), ((0, 3), 7))):
+            keys, values = (cache[list(pages)].reshape(1, 32, 2, 64)[:, :length] for cache in caches)
+            assert worst(o[at : at + 1], expected(q[at : at + 1], keys, values, True)[0]) < 0.01
+
+
+def test_an_output_that_is_given_and_empty_tensors():
+    tt.emulate_on_cpu()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    q, k, v = inputs(device)
+    out = torch.full(q.shape, float("nan"), dtype=q.dtype, device=device)
+    torch.compile(lambda *t: torch.ops.tessera.fmha_out(*t, True), fullgraph=True, backend="aot_eager")(q, k, v, out)
+    assert worst(out, expected(q, k, v, True)[0]) < 0.02
+    for batch, seqlen_q, seqlen_k in ((0, 40, 50), (2, 0, 50), (2, 40, 0)):
+        q, k, v = inputs(device, batch=batch, seqlen_q=seqlen_q, seqlen_k=seqlen_k)
+        o = torch.ops.tessera.fmha(q, k, v)
+        assert o.shape == (batch, seqlen_q, 4, 64) and (o == 0).all()
+    a, b = torch.empty(0, 64, dtype=torch.float16, device=device), torch.ones(48, 64, dtype=torch.float16, device=device)
+    assert torch.ops.tessera.gemm(a, b).shape == (0, 48)
+
+
 def test_under_autocast_types_are_not_changed_silently():
     q, k, v = inputs(dtype=torch.float32)
     tt.emulate_on_cpu()

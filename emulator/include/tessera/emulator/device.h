@@ -31,7 +31,7 @@ struct DeviceOptions {
   std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
   double max_seconds = 0;      ///< per launch; 0: no limit
   int threads = 1;             ///< of the host; more than 1: grids whose clusters do not speak run in parts (parts.h)
-  bool detects_races = false;  ///< accesses that nothing orders are hazards; up to four times slower
+  bool detects_races = false;  ///< accesses that nothing orders are hazards; up to five times slower
   bool detects_unwritten_registers = false;          ///< values that no instruction of a thread has written are hazards
   std::function<void(std::string_view)> print = {};  ///< takes what kernels print; empty: standard output
 };
