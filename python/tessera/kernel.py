@@ -298,7 +298,7 @@ class Launch:
         if self._emulator is None and view.ordinal is None:
             raise UsageError(f"{buffer.name} lies on the host: give tensors on a GPU, or device='emulator'")
         for name, other in self._views.items():
-            if other.ordinal != view.ordinal:
+            if self._emulator is None and other.ordinal != view.ordinal:
                 raise UsageError(f"{buffer.name} lies on {_place_of(view)}, {name} on {_place_of(other)}: one GPU is expected")
             break
         self._views[buffer.name] = view

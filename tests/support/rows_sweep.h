@@ -262,8 +262,11 @@ class Launches {
     arguments.sizes = sizes_;
     values_ = launcher_.resolve_sizes(arguments);
     for (std::size_t i = 0; i < names.size(); ++i)
-      if ((names[i].ends_with("_stride_row") || names[i].ends_with("_stride_m")) && draw_.one_in(2))
-        sizes_[i] = values_[i] + 8 * draw_.pick(1, 3);
+      if (const int step = names[i].ends_with("_stride_row") ? 8
+                           : names[i].ends_with("_stride_m") ? 16
+                                                             : 0;
+          step > 0 && draw_.one_in(2))
+        sizes_[i] = values_[i] + step * draw_.pick(1, 3);
     arguments.sizes = sizes_;
     values_ = launcher_.resolve_sizes(arguments);
     for (const BufferSpec& spec : plan.buffers) add(spec, names, inputs);
