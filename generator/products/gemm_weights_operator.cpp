@@ -199,8 +199,9 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::stages_of_groups:
-      return fmt::format("{}, a multiple of {} needed: that many warpgroups take turns with them",
-                         counted(verdict.found, "stage"), bound);
+      return fmt::format(
+          "{}, a multiple of {} needed, from {} on: that many warpgroups take turns, each with two at least",
+          counted(verdict.found, "stage"), bound, 2 * verdict.bound);
     case Rule::split_k_out_of_range:
       return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
     case Rule::split_k_of_wide_tiles:

@@ -73,7 +73,7 @@ enum class Rule {
   tile_m_not_supported,           // tile_m; 256
   tile_n_not_supported,           // tile_n; 256
   stages_out_of_range,            // stages; 16
-  stages_of_groups,               // stages; the multiple that they must be
+  stages_of_groups,               // stages; the multiple that they must be, twice it at least
   split_k_out_of_range,           // split_k; 4
   split_k_of_wide_tiles,          // blocks of a warpgroup; 1
   raster_out_of_range,            // raster; 1,024
@@ -211,7 +211,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
     return {Rule::tile_m_not_supported, c.tile_m, 256};
   if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
-  if (c.stages % k_groups(c) != 0) return {Rule::stages_of_groups, c.stages, k_groups(c)};
+  // A group asks for its next slot before it gives this one back.
+  if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
   const int most_parts = kMaxParts / k_groups(c), most_split = most_parts < kMaxSplit ? most_parts : kMaxSplit;
   if (c.split_k < 1 || c.split_k > most_split) return {Rule::split_k_out_of_range, c.split_k, most_split};
   if (c.split_k > 1 && blocks(c) > 1) return {Rule::split_k_of_wide_tiles, blocks(c), 1};

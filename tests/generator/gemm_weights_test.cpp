@@ -86,7 +86,7 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"tile_m", "80"}}, "tile_m 80: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 32)");
   ends({{"tile_n", "192"}}, "tile_n 192: 64, 128 or 256 allowed (64 rows of wgmma for each block of weights)");
   ends({{"tile_m", "16"}, {"tile_n", "128"}, {"stages", "5"}},
-       "5 stages, a multiple of 2 needed: that many warpgroups take turns with them");
+       "5 stages, a multiple of 2 needed, from 4 on: that many warpgroups take turns, each with two at least");
   ends({{"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "3"}}, "split_k 3, 1 to 2 allowed (CTAs of a cluster)");
   ends({{"tile_m", "128"}, {"tile_n", "256"}, {"split_k", "2"}},
        "split_k with 2 blocks of weights for each warpgroup, 1 allowed: take a smaller tile");
