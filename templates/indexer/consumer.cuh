@@ -101,7 +101,7 @@ __device__ __forceinline__ void multiply_mma(unsigned keys, unsigned q, const Qu
 #pragma unroll
   for (int step = 0; step < steps(C); ++step)
     ptx::ldmatrix_x4(swizzle_address(swizzle(C), keys + row * C.head_dim + 32 * step + lane / 16 * 16), a[step]);
-#pragma unroll 4
+#pragma unroll  // all: weights and sums are registers
   for (int column = 0; column < columns_of_tile(C) / 8; ++column) {
     float d[4] = {};
     unsigned b[steps(C)][2];

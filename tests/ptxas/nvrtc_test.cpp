@@ -113,7 +113,7 @@ TEST_CASE("nvrtc: each kernel.cu of the templates compiles with the Config that 
     CHECK(problem == "");
     ++kernels;
   }
-  CHECK(kernels == 18);
+  CHECK(kernels == 21);
 }
 
 TEST_CASE("nvrtc: an illegal Config fails with its rule and both numbers in the message") {
