@@ -34,22 +34,29 @@ inline constexpr int kKept = kSums<C> < 4 ? 1 : kSums<C> / 4;
 template <Config C>
 inline constexpr int kKeptQueries = kKept<C> < 2 ? 1 : kKept<C> / 2;
 
-// What a lane has of a tile of queries.
+// Of eight columns a lane's two weights, the second halved: see positive().
+__device__ __forceinline__ void load_weights(unsigned from, int i, float (&two)[2]) {
+  unsigned low, high;
+  ptx::ld_shared_v2(from + 32 * i, low, high);
+  two[0] = __uint_as_float(low);
+  two[1] = 0.5f * __uint_as_float(high);
+}
+
+// What a lane has of a tile of queries. Weights stay in registers with wgmma, whose columns are unrolled; mma.sync's
+// are a loop, which reads them where they lie.
 template <Config C>
 struct Queries {
-  float weights[columns_of_tile(C) / 4];
+  float weights[uses_wgmma(C) ? columns_of_tile(C) / 8 : 1][2];
+  unsigned weights_in_shared;
   Range ranges[kKeptQueries<C>];
   unsigned char* rows[kKeptQueries<C>];  // of scores, so that a key's place is that of its number
 
   __device__ __forceinline__ void load(const Params& p, unsigned smem, int slot) {
     const int member = static_cast<int>(threadIdx.x) % 4;
-    const unsigned from = smem + smem_layout(C).weights + slot * weights_slot_bytes(C) + 8 * member;
+    weights_in_shared = smem + smem_layout(C).weights + slot * weights_slot_bytes(C) + 8 * member;
+    if constexpr (uses_wgmma(C)) {
 #pragma unroll
-    for (int i = 0; i < columns_of_tile(C) / 8; ++i) {
-      unsigned low, high;
-      ptx::ld_shared_v2(from + 32 * i, low, high);
-      weights[2 * i] = __uint_as_float(low);
-      weights[2 * i + 1] = 0.5f * __uint_as_float(high);  // see positive()
+      for (int i = 0; i < columns_of_tile(C) / 8; ++i) load_weights(weights_in_shared, i, weights[i]);
     }
     const Ranges seen = ranges_of_slot<C>(smem, slot);
     const int first = seen.first_query();
@@ -74,22 +81,16 @@ struct Queries {
 
 // max(x, 0) of a lane's first column of eight, twice that of the second, whose weight is halved: maxima are taken by
 // one unit, at half the speed of an addition by another, so that both together are done sooner. Neither loses a NaN.
-template <Config C>
 __device__ __forceinline__ float positive(int column, float x) {
   return column == 0 ? ptx::max_nan(x, 0.0f) : x + fabsf(x);
 }
 
-// sums += weights max(products, 0) of columns 8 `column` to 8 `column` + 7.
-template <Config C>
-__device__ __forceinline__ void add_heads(const Queries<C>& queries, int column, const float* products,
-                                          float (&sums)[kSums<C>]) {
-  const int query = 8 * column / C.heads;
+// sums += weights max(products, 0) of eight columns, for rows g and g + 8.
+__device__ __forceinline__ void add_heads(const float (&weights)[2], const float* products, float* sums) {
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      sums[2 * query + half] =
-          fmaf(queries.weights[2 * column + i], positive<C>(i, products[2 * half + i]), sums[2 * query + half]);
+    for (int i = 0; i < 2; ++i) sums[half] = fmaf(weights[i], positive(i, products[2 * half + i]), sums[half]);
 }
 
 // Of the tile's keys in shared memory, a warp's 16.
@@ -101,28 +102,36 @@ __device__ __forceinline__ void multiply_mma(unsigned keys, unsigned q, const Qu
 #pragma unroll
   for (int step = 0; step < steps(C); ++step)
     ptx::ldmatrix_x4(swizzle_address(swizzle(C), keys + row * C.head_dim + 32 * step + lane / 16 * 16), a[step]);
-#pragma unroll  // all: weights and sums are registers
-  for (int column = 0; column < columns_of_tile(C) / 8; ++column) {
-    float d[4] = {};
-    unsigned b[steps(C)][2];
-    const unsigned from = q + (8 * column + lane % 8) * C.head_dim + lane / 8 * 16;
-    if constexpr (steps(C) == 1) {
-      ptx::ldmatrix_x2(swizzle_address(swizzle(C), from), b[0][0], b[0][1]);
-    } else {
 #pragma unroll
-      for (int step = 0; step < steps(C); step += 2) {
-        unsigned two[4];
-        ptx::ldmatrix_x4(swizzle_address(swizzle(C), from + 32 * step), two);
-        b[step][0] = two[0];
-        b[step][1] = two[1];
-        b[step + 1][0] = two[2];
-        b[step + 1][1] = two[3];
+  for (int query = 0; query < C.tile_q; ++query) {
+    float two[2] = {};
+#pragma unroll(C.tile_q <= 2 ? 4 : 1)  // more at a time do not fit into registers
+    for (int head = 0; head < C.heads / 8; ++head) {
+      const int column = query * C.heads / 8 + head;
+      float d[4] = {}, weights[2];
+      unsigned b[steps(C)][2];
+      const unsigned from = q + (8 * column + lane % 8) * C.head_dim + lane / 8 * 16;
+      if constexpr (steps(C) == 1) {
+        ptx::ldmatrix_x2(swizzle_address(swizzle(C), from), b[0][0], b[0][1]);
+      } else {
+#pragma unroll
+        for (int step = 0; step < steps(C); step += 2) {
+          unsigned matrices[4];
+          ptx::ldmatrix_x4(swizzle_address(swizzle(C), from + 32 * step), matrices);
+          b[step][0] = matrices[0];
+          b[step][1] = matrices[1];
+          b[step + 1][0] = matrices[2];
+          b[step + 1][1] = matrices[3];
+        }
       }
-    }
+      load_weights(queries.weights_in_shared, column, weights);
 #pragma unroll
-    for (int step = 0; step < steps(C); ++step)
-      ptx::mma_m16n8k32<DType::e4m3, DType::e4m3>(d, a[step], b[step][0], b[step][1]);
-    add_heads<C>(queries, column, d, sums);
+      for (int step = 0; step < steps(C); ++step)
+        ptx::mma_m16n8k32<DType::e4m3, DType::e4m3>(d, a[step], b[step][0], b[step][1]);
+      add_heads(weights, d, two);
+    }
+    sums[2 * query] = two[0];
+    sums[2 * query + 1] = two[1];
   }
 }
 
@@ -236,7 +245,7 @@ __device__ __forceinline__ void score_tile(const Queries<C>& queries, unsigned s
 #pragma unroll
       for (int query = 0; query < C.tile_q; ++query) {
         const int column = query * C.heads / 8 + head;
-        add_heads<C>(queries, column, d + 4 * column, sums);
+        add_heads(queries.weights[column], d + 4 * column, sums + 2 * query);
       }
   } else {
     load_scales<C>(from, scales);
