@@ -250,6 +250,7 @@ __device__ __forceinline__ void score_tile(const Queries<C>& queries, unsigned s
   } else {
     load_scales<C>(from, scales);
     multiply_mma<C>(keys, q, queries, sums);
+    ptx::fence_proxy_async_shared();  // products may be done behind the arrival, which waits for no load of theirs
     release(empty);
   }
   store_scores<C>(queries, first_key + row, scales, sums);
