@@ -2,8 +2,10 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
+#include <vector>
 
 namespace nb = nanobind;
 
@@ -31,7 +33,10 @@ void append(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof value);  // NOLINT
 }
 
-bool append_value(std::string& key, nb::handle value, bool is_within = false) {
+using Tensors = std::vector<PyObject*>;
+
+/// tensors: those so far. One that is given twice is another call than two of the same kind.
+bool append_value(std::string& key, nb::handle value, Tensors& tensors, bool is_within = false) {
   PyObject* const object = value.ptr();
   if (object == Py_None) {
     key += 'N';
@@ -62,12 +67,15 @@ bool append_value(std::string& key, nb::handle value, bool is_within = false) {
     key += 't';
     append(key, count);
     for (Py_ssize_t i = 0; i < count; ++i)
-      if (!append_value(key, PyTuple_GetItem(object, i), true)) return false;
+      if (!append_value(key, PyTuple_GetItem(object, i), tensors, true)) return false;
   } else {
     const Table* const table = table_of(Py_TYPE(object));
     nb::dlpack::dltensor tensor;
     if (table == nullptr || !read(*table, value, tensor)) return false;
+    const auto earlier = std::find(tensors.begin(), tensors.end(), object);
     key += '[';
+    append(key, earlier - tensors.begin());
+    if (earlier == tensors.end()) tensors.push_back(object);
     append(key, table);
     append(key, tensor.dtype);
     append(key, tensor.device);
@@ -115,11 +123,12 @@ bool read(const Table& table, nb::handle object, nb::dlpack::dltensor& out) {
 std::optional<std::string> signature(const nb::args& positional, const nb::kwargs& named) {
   std::string key;
   key.reserve(512);
+  Tensors tensors;
   for (const nb::handle value : positional)
-    if (!append_value(key, value)) return std::nullopt;
+    if (!append_value(key, value, tensors)) return std::nullopt;
   for (const auto [name, value] : named) {
     key += '=';
-    if (!append_value(key, name) || !append_value(key, value)) return std::nullopt;
+    if (!append_value(key, name, tensors) || !append_value(key, value, tensors)) return std::nullopt;
   }
   return key;
 }

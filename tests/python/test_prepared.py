@@ -183,6 +183,20 @@ def test_functions_remember_calls_of_the_same_shapes():
     assert Tensor.asked > before
 
 
+def test_a_tensor_that_was_given_twice_is_not_two_later():
+    """Keys that are values too, and then values of their own, of the same shape."""
+    tessera.set_default_jit(tessera.Jit())
+    q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000)
+    for given in ((q, k, k), (q, k, k), (q, k, v), (q, k, v), (q, v, k), (q, k, k)):
+        record()
+        tessera.fmha(*given, out=o)
+        assert maps(record()) <= {hex(tensor.address) for tensor in (*given, o)}
+    others = tensors(0x50000, 0x60000, 0x70000, 0x80000)
+    record()
+    tessera.fmha(*others[:3], out=others[3])
+    assert maps(record()) == {"0x50000", "0x60000", "0x70000", "0x80000"}
+
+
 def test_tensors_of_derived_types_are_not_read_by_the_table():
     q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000, of=Traced)
     before = Tensor.asked
