@@ -159,17 +159,13 @@ def _emulate(text: str, operands: list[int], results: list[int]) -> None:
         if address != view.address:
             ctypes.memmove(address, view.address, view.nbytes)
         view.address = address
-    shapes = Launch(kernel, emulator, None, {**known["rest"], **views, **_wanted(known["rest"])})._made_as
+    shapes = Launch(kernel, emulator, None, {**known["rest"], **views})._made_as
     for (name, shape, dtype), address in zip(shapes, written):
         views[name] = arrays.View(address, shape, arrays.dense_strides(shape), dtype, None, "host", None)
     rest = {name: value for name, value in known["rest"].items() if value is not True or name not in kernel._buffers}
     launch = Launch(kernel, emulator, None, {**rest, **views})
     launch._kept = frozenset(_written(kernel, list(known["buffers"])))
     launch.launch()
-
-
-def _wanted(rest: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in rest.items() if value is True}
 
 
 _register()
