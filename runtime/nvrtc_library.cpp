@@ -1,5 +1,6 @@
 #include "runtime/nvrtc_library.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +39,22 @@ std::vector<fs::path> folders_with_prefix(const fs::path& parent, std::string_vi
   return folders;
 }
 
+void add_wheels(std::vector<fs::path>& folders, const fs::path& packages) {
+  for (const fs::path& home : folders_with_prefix(packages / "nvidia", "cu1")) folders.push_back(home / "lib");
+  folders.push_back(packages / "nvidia" / "cuda_nvrtc" / "lib");
+}
+
+/// The file that this code was loaded from: a program, libtessera.so or the module of the Python package.
+fs::path own_file() {
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&open_nvrtc), &self) == 0 || self.dli_fname == nullptr) return {};
+  std::error_code code;
+  return fs::absolute(self.dli_fname, code);
+}
+
 std::vector<fs::path> library_folders() {
   std::vector<fs::path> folders;
+  if (const fs::path packages = packages_around(own_file()); !packages.empty()) add_wheels(folders, packages);
   const auto add_home = [&](const fs::path& home) {
     for (const char* below : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"})
       folders.push_back(home / below);
@@ -48,11 +63,7 @@ std::vector<fs::path> library_folders() {
   for (const fs::path& home : folders_with_prefix("/opt", "cuda")) add_home(home);
   for (const char* root : {"/usr/local/lib", "/usr/lib"}) {
     for (const fs::path& python : folders_with_prefix(root, "python3")) {
-      for (const char* packages : {"dist-packages", "site-packages"}) {
-        const fs::path nvidia = python / packages / "nvidia";
-        for (const fs::path& home : folders_with_prefix(nvidia, "cu1")) folders.push_back(home / "lib");
-        folders.push_back(nvidia / "cuda_nvrtc" / "lib");
-      }
+      for (const char* packages : {"dist-packages", "site-packages"}) add_wheels(folders, python / packages);
     }
   }
   return folders;
@@ -131,6 +142,12 @@ std::string identity_of(const fs::path& file) {
 }
 
 }  // namespace
+
+fs::path packages_around(const fs::path& file) {
+  for (fs::path folder = file.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    if (folder.filename() == "site-packages" || folder.filename() == "dist-packages") return folder;
+  return {};
+}
 
 std::vector<NvrtcCandidate> search_nvrtc(const NvrtcOptions& options) {
   std::vector<NvrtcCandidate> candidates;

@@ -19,9 +19,13 @@ struct NvrtcCandidate {
   std::string problem;
 };
 
-/// In the order of preference: the option alone when it is given; else what the loader finds, then the CUDA homes,
-/// newest first, then the wheels of Python's system folders. Ends at the first usable one.
+/// In the order of preference: the option alone when it is given; else what the loader finds, then the wheels of the
+/// Python environment that this library lies in, then the CUDA homes, newest first, then the wheels of Python's system
+/// folders. Ends at the first usable one.
 std::vector<NvrtcCandidate> search_nvrtc(const NvrtcOptions& options);
+
+/// The folder of packages (site-packages, dist-packages) that a file lies in, at any depth; empty where it is in none.
+std::filesystem::path packages_around(const std::filesystem::path& file);
 
 using nvrtcProgram = struct NvrtcProgramTag*;
 using nvrtcResult = int;  // 0 is success

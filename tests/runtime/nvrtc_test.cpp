@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "runtime/nvrtc_library.h"
 #include "tessera/error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -55,6 +56,15 @@ Error failure(const SourceBundle& bundle) {
 }
 
 }  // namespace
+
+TEST_CASE("a library in a Python environment knows its folder of packages") {
+  CHECK(packages_around("/venv/lib/python3.11/site-packages/tessera/_core.so") == "/venv/lib/python3.11/site-packages");
+  CHECK(packages_around("/usr/lib/python3/dist-packages/tessera/lib/libtessera.so") ==
+        "/usr/lib/python3/dist-packages");
+  CHECK(packages_around("/opt/tessera/lib/libtessera.so").empty());
+  CHECK(packages_around("").empty());
+  CHECK(packages_around("build/site-packages.d/x").empty());
+}
 
 TEST_CASE("PTX alone is the PTX that comes with a cubin") {
   if (compiler() == nullptr) return;
