@@ -253,21 +253,25 @@ class ChainReader {
       refuse(at, at_ - at, "columns of k are a multiple of 8", {});
     RowStep join{.kind = RowPart::join, .first = columns}, rope{.kind = RowPart::rope, .last = columns - 1};
     RowStep k{.kind = RowPart::store, .is_same = true};
+    std::vector<Seen> seen;
     while (at_ < text_.size() && text_[at_] == ',') {
-      const std::size_t comma = at_++;
+      const std::size_t start = ++at_;
       const std::string_view type = word();
       if (type == "e4m3") {
         k = {.kind = RowPart::scaled_8, .block = -1};
       } else if (type == "bf16" || type == "f16" || type == "same") {
         named(type, k);
       } else {
-        at_ = comma + 1;
-        option(rope);
+        at_ = start;
+        seen.push_back(option(rope));
+        if (rope.last >= columns) refuse(start, at_ - start, fmt::format("k has the columns 0..{}", columns - 1), {});
+        require_kept(rope, seen);
+        continue;
       }
+      seen.push_back({.first = start, .length = type.size(), .option = nullptr, .value = {}, .kind = "type"});
+      require_kept(rope, seen);
     }
     close();
-    rope.first = 0;
-    rope.last = columns - 1;
     k.is_paged = true;
     RowStep v = k;
     k.last = columns - 1;

@@ -70,6 +70,7 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
   CHECK(canonical("dequant(mxfp8,tile)") == "dequant(mxfp8_e4m3,tile)+same");
   CHECK(canonical("dequant(e4m3)") == "dequant(e4m3)+same");
   CHECK(canonical("append_kv(128)") == "join(128)+rope(0..127)+same(0..127,paged)+same(128..255,paged)");
+  CHECK(canonical("append_kv(128,0..63)") == "join(128)+rope(0..63)+same(0..127,paged)+same(128..255,paged)");
   CHECK(canonical("append_kv(64,halves,base=500000,e4m3)") ==
         "join(64)+rope(0..63,halves,base=500000)+e4m3(0..63,tensor,paged)+e4m3(64..127,tensor,paged)");
   CHECK(canonical("rope(high=64,yarn=16)") == "rope(yarn=16,high=64)+same");
@@ -165,6 +166,14 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
         "chain = e4m3(block=64,row): row (character 15): it takes the place of block=64: one of them");
   CHECK(chain_refused("softcap(30,limit=40)") ==
         "chain = softcap(30,limit=40): limit=40 (character 12): it takes the place of 30: one of them");
+  CHECK(chain_refused("append_kv(128,e4m3,bf16)") ==
+        "chain = append_kv(128,e4m3,bf16): bf16 (character 20): it takes the place of e4m3: one of them");
+  CHECK(chain_refused("append_kv(128,halves,halves)") ==
+        "chain = append_kv(128,halves,halves): halves (character 22): it takes the place of halves: one of them");
+  CHECK(chain_refused("append_kv(128,0..127,0..63)") ==
+        "chain = append_kv(128,0..127,0..63): 0..63 (character 22): it takes the place of 0..127: one of them");
+  CHECK(chain_refused("append_kv(128,64..255)") ==
+        "chain = append_kv(128,64..255): 64..255 (character 15): k has the columns 0..127");
   CHECK(chain_refused("bf16(scatter,scatter)") ==
         "chain = bf16(scatter,scatter): scatter (character 14): it takes the place of scatter: one of them");
   CHECK(chain_refused("rope(base=99999999999)") ==
