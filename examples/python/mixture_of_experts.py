@@ -1,0 +1,120 @@
+"""A layer of experts, from hidden states to hidden states, without a number that comes back to the host; beside float64.
+
+    python mixture_of_experts.py                 # small, NumPy arrays in the emulator: no GPU, no PyTorch
+    python mixture_of_experts.py --e4m3          # products of e4m3 with fp32 factors for blocks of 128 (DeepSeek's form)
+    python mixture_of_experts.py --gpu [--e4m3]  # 4,096 tokens of PyTorch on its device and stream
+
+Six launches: the router's product, the choice of experts with the lists of each expert's rows, a product for each
+expert of its rows (which the kernel gathers by the list), the gate, a second product, and the weighted sum of a
+token's experts. docs/mixture-of-experts.md has them one by one.
+"""
+
+import argparse
+import sys
+
+import numpy
+import tessera
+
+TOP_K = 2
+
+
+def experts(x, w, run, e4m3):
+    """x [tokens, hidden]; w: the weights by name, those of experts [experts, n, k]. run: device= of every call."""
+    logits = tessera.gemm(x, w["router"], out_dtype="f32", **run)
+    lists = tessera.moe_route(logits, top_k=TOP_K, scoring="softmax", **run)
+    tokens, rows = x.shape[0], TOP_K * x.shape[0]
+    grouped = {"grouping": "contiguous", "d_dtype": "bf16"} | ({"arch": run["device"].arch} if run else {})
+    if e4m3:
+        grouped |= {"dtype": "e4m3", "a_scale_block": "1x128", "b_scale_block": "128x128"}
+        codes = tessera.rows(x, "e4m3", **run)  # each token once, however many experts take it
+        a = {"a": codes["y"][None], "sfa": codes["y_scales"][None]}
+    else:
+        grouped |= {"dtype": "bf16"}
+        a = {"a": x[None]}
+    first, second = tessera.Kernel("gemm", gather="rows", **grouped), tessera.Kernel("gemm", **grouped)
+
+    def weights(name):
+        return {"b": w[name], "sfb": w[name + "_factors"]} if e4m3 else {"b": w[name]}
+
+    up = first(**a, **weights("up"), groups=lists["groups"], indices=lists["indices"][None], m=rows, **run)["d"][0]
+    gated = tessera.rows(up, "gate(silu)+" + ("e4m3" if e4m3 else "bf16"), **run)
+    a = {"a": gated["y"][None]} | ({"sfa": gated["y_scales"][None]} if e4m3 else {})
+    down = second(**a, **weights("down"), groups=lists["groups"], **run)["d"][0]
+    y = tessera.rows(down, f"combine({TOP_K})+f32", rows=tokens, indices=lists["slots"], weights=lists["topk_weights"], **run)["y"]
+    return y, lists["topk_experts"], logits
+
+
+def expected(x, w, chosen):
+    """The layer in float64, for the experts that were chosen."""
+    logits = x @ w["router"].T
+    share = numpy.exp(logits - logits.max(-1, keepdims=True))
+    share = numpy.take_along_axis(share, chosen, -1)
+    share /= share.sum(-1, keepdims=True)
+    y = numpy.zeros((len(x), w["down"].shape[1]))
+    for expert in range(len(w["up"])):
+        token, slot = numpy.nonzero(chosen == expert)
+        gate, up = numpy.split(x[token] @ w["up"][expert].T, 2, -1)
+        y[token] += share[token, slot, None] * ((gate / (1 + numpy.exp(-gate)) * up) @ w["down"][expert].T)
+    return y, logits
+
+
+def blocks_of_128(weights):
+    """e4m3 codes of [experts, n, k] and a factor for each 128 x 128 of them, and what both stand for."""
+    import ml_dtypes
+
+    count, n, k = weights.shape
+    blocks = weights.reshape(count, n // 128, 128, k // 128, 128)
+    factors = (numpy.abs(blocks).max((2, 4)) / 448).astype(numpy.float32)
+    codes = (blocks / factors[:, :, None, :, None]).astype(ml_dtypes.float8_e4m3fn)
+    wide = codes.astype(numpy.float64) * factors[:, :, None, :, None]
+    return codes.reshape(weights.shape), factors, wide.reshape(weights.shape)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--e4m3", action="store_true")
+    arguments = parser.parse_args()
+    import ml_dtypes
+
+    bf16 = ml_dtypes.bfloat16
+    tokens, count, hidden, inner = (4096, 32, 2048, 1024) if arguments.gpu else (37, 8, 256, 128)
+    random = numpy.random.default_rng()
+    x = random.standard_normal((tokens, hidden), numpy.float32).astype(bf16)
+    w = {
+        "router": (random.standard_normal((count, hidden), numpy.float32) / hidden**0.5).astype(bf16),
+        "up": (random.standard_normal((count, 2 * inner, hidden), numpy.float32) / hidden**0.5).astype(bf16),
+        "down": (random.standard_normal((count, hidden, inner), numpy.float32) / inner**0.5).astype(bf16),
+    }
+    exact = {name: weights.astype(numpy.float64) for name, weights in w.items()}
+    if arguments.e4m3:
+        for name in ("up", "down"):
+            w[name], w[name + "_factors"], exact[name] = blocks_of_128(exact[name])
+    if arguments.gpu:
+        import torch
+
+        def on_gpu(array):
+            if array.dtype == bf16:
+                return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16).cuda()
+            if array.dtype == numpy.float32:
+                return torch.from_numpy(array).cuda()
+            return torch.from_numpy(array.view(numpy.uint8)).view(torch.float8_e4m3fn).cuda()
+
+        made = experts(on_gpu(x), {name: on_gpu(weights) for name, weights in w.items()}, {}, arguments.e4m3)
+        y, chosen, logits = (tensor.cpu().numpy() for tensor in made)
+    else:
+        emulator = tessera.Emulator(detects_races=True)
+        y, chosen, logits = experts(x, w, {"device": emulator}, arguments.e4m3)
+    reference, wide_logits = expected(x.astype(numpy.float64), exact, chosen)
+    # Experts whose logits differ by less than the product's error may change places: none that was left out may lie above.
+    taken = numpy.take_along_axis(wide_logits, chosen, -1).min(-1)
+    numpy.put_along_axis(wide_logits, chosen, -numpy.inf, -1)
+    above = (wide_logits.max(-1) - taken).max()
+    cosine = (y * reference).sum() / numpy.sqrt((y.astype(numpy.float64) ** 2).sum() * (reference**2).sum())
+    error = numpy.abs(y - reference).max() / numpy.sqrt((reference**2).mean())
+    print(f"{tokens} tokens, {count} experts, {TOP_K} of a token: at most {error:.1e} of the root mean square from float64, cosine {cosine:.7f}")
+    return 0 if above < 1e-4 and cosine > (0.998 if arguments.e4m3 else 0.99998) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
