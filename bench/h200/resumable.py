@@ -103,6 +103,22 @@ def parser_of(doc, folder):
     return parser
 
 
+def conclude_with(verdicts, table):
+    """Prints the verdicts, writes them, and says whether a bar is missed."""
+
+    def conclude(all_cases, results):
+        found = verdicts({case.name: results.log(case) for case in all_cases})
+        text = table(found)
+        for case in all_cases:
+            if reason := results.state(case).get("reason"):
+                text += f"\n{case.name}: {reason}\n"
+        print(text, end="")
+        (results.folder / "verdict.md").write_text(text, encoding="utf-8")
+        return any(one.status == "missed" and not one.is_goal for one in found)
+
+    return conclude
+
+
 def carry_out(parser, arguments, all_cases, begin, conclude):
     """Runs what is left and the time allows. begin(cases): said before; conclude(cases, results): whether a bar is missed."""
     start = time.monotonic()
