@@ -62,7 +62,7 @@ def dlpack_code(dtype: str) -> tuple[int, int] | None:
 class View:
     """What a launch needs of a tensor. Strides in elements; ordinal: of its GPU, None on the host."""
 
-    __slots__ = ("address", "shape", "strides", "dtype", "ordinal", "library", "source")
+    __slots__ = ("address", "shape", "strides", "dtype", "ordinal", "library", "source", "is_read_only")
 
     def __init__(
         self,
@@ -73,7 +73,9 @@ class View:
         ordinal: int | None,
         library: str,
         source: Any,
+        is_read_only: bool = False,
     ) -> None:
+        self.is_read_only = is_read_only
         self.address, self.shape, self.strides, self.dtype = address, shape, strides, dtype
         self.ordinal, self.library, self.source = ordinal, library, source
 
@@ -123,6 +125,8 @@ def _torch_view(name: str, tensor: Any) -> View:
     if device.type not in ("cpu", "cuda"):
         raise UsageError(f"{name} lies on {device}: tensors of CUDA devices and of the host are taken")
     ordinal = (device.index or 0) if device.type == "cuda" else None
+    if tensor.layout is not sys.modules["torch"].strided or tensor.is_neg():
+        raise UsageError(f"{name}: a dense tensor is expected, as it lies in memory (sparse: to_dense(); negated: resolve_neg())")
     return View(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), dtype, ordinal, "torch", tensor)
 
 
@@ -130,24 +134,30 @@ def _numpy_view(name: str, array: Any) -> View:
     dtype = DTYPES.get(array.dtype.name)
     if dtype is None or not array.dtype.isnative:
         _refuse_dtype(name, array.dtype)
+    if hasattr(array, "mask"):
+        raise UsageError(f"{name} is a masked array: its mask would be lost; give filled() or data")
     size = array.dtype.itemsize
     if any(stride % size for stride in array.strides):
         raise UsageError(f"{name}: strides {array.strides} are no multiples of its elements' {size} bytes")
     strides = tuple(stride // size for stride in array.strides)
-    return View(array.__array_interface__["data"][0], array.shape, strides, dtype, None, "numpy", array)
+    return View(array.__array_interface__["data"][0], array.shape, strides, dtype, None, "numpy", array, not array.flags.writeable)
 
 
 def _cuda_interface_view(name: str, array: Any, library: str) -> View:
     interface = array.__cuda_array_interface__
     dtype = _TYPESTRS.get(interface["typestr"][1:])
-    if dtype is None:
+    if dtype is None or (interface["typestr"][0] == ">" and bytes_of(dtype) > 1):
         _refuse_dtype(name, interface["typestr"])
     shape = tuple(interface["shape"])
     size = bytes_of(dtype)
     in_bytes = interface.get("strides")
+    if interface.get("mask") is not None:
+        raise UsageError(f"{name} has a mask, which would be lost")
+    if in_bytes is not None and any(stride % size for stride in in_bytes):
+        raise UsageError(f"{name}: strides {tuple(in_bytes)} are no multiples of its elements' {size} bytes")
     strides = dense_strides(shape) if in_bytes is None else tuple(stride // size for stride in in_bytes)
     ordinal = array.device.id if library == "cupy" else 0
-    return View(interface["data"][0], shape, strides, dtype, ordinal, library, array)
+    return View(interface["data"][0], shape, strides, dtype, ordinal, library, array, bool(interface["data"][1]))
 
 
 def _jax_view(name: str, array: Any) -> View:
@@ -198,7 +208,9 @@ def empty_like(like: View, shape: tuple[int, ...], dtype: str) -> Any:
         torch = sys.modules["torch"]
         return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=like.source.device)
     if like.library == "cupy":
-        return sys.modules["cupy"].empty(shape, dtype=_NAMES[dtype])
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.Device(like.ordinal):
+            return cupy.empty(shape, dtype=_NAMES[dtype])
     if like.library == "jax":  # made by XLA
         return View(0, shape, dense_strides(shape), dtype, like.ordinal, "jax", None)
     if like.ordinal is not None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from .errors import UnsupportedError, UsageError
+from .errors import CompileError, DeviceError, InternalError, TesseraError, UnsupportedError, UsageError
 from .jit import fields_of, parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
+
+
+_KINDS: dict[int, type[TesseraError]] = {3: UnsupportedError, 4: CompileError, 5: DeviceError, 70: InternalError}  # docs/cli.md, exit codes
 
 
 def command_path() -> str:
@@ -36,7 +39,7 @@ def _run(*arguments: str) -> str:
     done = subprocess.run([command_path(), *arguments], capture_output=True, text=True)
     if done.returncode != 0:
         message, *notes = (done.stderr or done.stdout).strip().removeprefix("tessera: ").splitlines() or ["the command failed"]
-        raise UsageError(message, notes)
+        raise _KINDS.get(done.returncode, UsageError)(message, notes)
     return done.stdout
 
 
@@ -70,7 +73,7 @@ class Picture:
             file.write(self.svg)
 
 
-def layout(*words: str, **flags: Any) -> Picture:
+def layout(*words: Any, **flags: Any) -> Picture:
     """What `tessera layout WORDS --FLAGS` prints and draws (docs/layouts.md).
 
     tessera.layout("fragment", "mma.m16n8k64.mxf4nvf4", operand="A"), tessera.layout("swizzle", "128B", access="ldmatrix"),
@@ -80,7 +83,7 @@ def layout(*words: str, **flags: Any) -> Picture:
 
     with tempfile.TemporaryDirectory(prefix="tessera-layout-") as folder:
         path = os.path.join(folder, "page.svg")
-        text = _run("layout", *words, *_flags(flags), "--svg", path)
+        text = _run("layout", *map(str, words), *_flags(flags), "--svg", path)
         with open(path, encoding="utf-8") as file:
             return Picture(text, file.read())
 

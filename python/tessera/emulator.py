@@ -6,8 +6,9 @@ import threading
 import warnings
 
 from . import _core
-from .errors import DeviceError, EmulatorWarning
-from .jit import Jit, default_jit, parsed
+from .errors import DeviceError, EmulatorWarning, UsageError
+from .jit import Jit, default_jit, parsed, require_jit
+from .values import real, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,13 +46,22 @@ class Emulator:
         num_sms: int = 0,
         jit: Jit | None = None,
     ) -> None:
-        self.jit = jit or default_jit()
+        for name, text in (("arch", arch), ("schedule", schedule)):
+            if not isinstance(text, str):
+                raise UsageError(f"{name} = {text!r}: must be a word")
+        if whole("seed", seed) < 0:
+            raise UsageError(f"seed = {seed}: must be at least 0")
+        self.jit = default_jit() if jit is None else require_jit(jit)
         self.arch = arch
         self.findings: list[Finding] = []
         self._core = _core.Device(
-            self.jit._core, 0, 0, arch, seed, schedule, float(max_seconds), num_sms, detects_races
+            self.jit._core, 0, 0, arch, seed, schedule, real("max_seconds", max_seconds), whole("num_sms", num_sms), detects_races
         )
         self._lock = threading.Lock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Emulator:
+        """It is a device: what holds one shares it."""
+        return self
 
     @property
     def info(self) -> dict[str, Any]:

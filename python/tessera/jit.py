@@ -7,7 +7,8 @@ import threading
 from collections.abc import Mapping
 
 from . import _core
-from .errors import UsageError
+from .errors import IoError, UsageError
+from .values import whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +22,17 @@ _POLICIES = {None: 0, "allow": 1, "warn": 2, "forbid": 3}
 
 
 def _paths(paths: Iterable[str | os.PathLike] | None) -> str | None:
-    return None if paths is None else ":".join(os.fspath(path) for path in paths)
+    if paths is None:
+        return None
+    if isinstance(paths, (str, os.PathLike)):
+        raise UsageError(f"system_cache_dirs = {paths}: must be a list of folders")
+    return ":".join(_path("system_cache_dirs", path) or "" for path in paths)
 
 
-def _path(path: str | os.PathLike | None) -> str | None:
-    return None if path is None else os.fspath(path)
+def _path(name: str, path: str | os.PathLike | None) -> str | None:
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"{name} = {path!r}: must be a path")
+    return None if path is None else os.fsdecode(path)
 
 
 def parsed(text: str) -> Any:
@@ -38,11 +45,17 @@ def parsed(text: str) -> Any:
 def _text_of(shapes: Shapes) -> str:
     import json
 
-    if isinstance(shapes, os.PathLike) or (isinstance(shapes, str) and not shapes.lstrip().startswith("{")):
-        with open(shapes, encoding="utf-8") as file:
-            return file.read()
+    if isinstance(shapes, os.PathLike) or (isinstance(shapes, str) and not shapes.lstrip().startswith(("{", "["))):
+        try:
+            with open(shapes, encoding="utf-8") as file:
+                return file.read()
+        except OSError as error:
+            raise IoError(f"{os.fspath(shapes)}: {error.strerror}") from None
     if isinstance(shapes, str):
-        return shapes
+        return shapes if shapes.lstrip().startswith("{") else '{"kernels": ' + shapes + "}"
+    is_list = isinstance(shapes, (list, tuple)) and all(isinstance(one, Mapping) for one in shapes)
+    if not is_list and not isinstance(shapes, Mapping):
+        raise UsageError(f"shapes = {shapes!r}: must be a shape list, its text, or a path to it")
     return json.dumps(dict(shapes) if isinstance(shapes, Mapping) else {"kernels": [dict(one) for one in shapes]})
 
 
@@ -76,15 +89,17 @@ class Jit:
         ignore_environment: bool = False,
         on_event: Callable[[str, str, str, str, float], None] | None = None,
     ) -> None:
-        if compile_policy not in _POLICIES:
+        if not isinstance(compile_policy, (str, type(None))) or compile_policy not in _POLICIES:
             raise UsageError(f"compile_policy = {compile_policy}: must be one of allow, warn, forbid")
+        if on_event is not None and not callable(on_event):
+            raise UsageError(f"on_event = {on_event!r}: must be a function")
         self._core = _core.Jit(
-            cache_dir=_path(cache_dir),
+            cache_dir=_path("cache_dir", cache_dir),
             system_cache_dirs=_paths(system_cache_dirs),
-            cache_max_bytes=cache_max_bytes,
-            nvrtc=_path(nvrtc),
-            repro_dir=_path(repro_dir),
-            compile_time_limit_ms=compile_time_limit_ms,
+            cache_max_bytes=whole("cache_max_bytes", cache_max_bytes),
+            nvrtc=_path("nvrtc", nvrtc),
+            repro_dir=_path("repro_dir", repro_dir),
+            compile_time_limit_ms=whole("compile_time_limit_ms", compile_time_limit_ms),
             compile_policy=_POLICIES[compile_policy],
             no_disk_cache=no_disk_cache,
             trust_cache_dir=trust_cache_dir,
@@ -97,6 +112,10 @@ class Jit:
         self._calls: dict[Any, Any] = {}  # of functions over tensors: tessera/remembered.py
         self._emulators: dict[str, Any] = {}  # those of device="emulator", by target
         self._lock = threading.Lock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jit:
+        """A copy would be a second owner of the same caches: what holds one shares it."""
+        return self
 
     def warm(
         self,
@@ -146,9 +165,17 @@ def default_jit() -> Jit:
     return _default
 
 
+def require_jit(jit: Jit) -> Jit:
+    """What was given as jit=. UsageError for anything else."""
+    if not isinstance(jit, Jit):
+        raise UsageError(f"jit = {jit!r}: must be a tessera.Jit")
+    return jit
+
+
 def set_default_jit(jit: Jit) -> None:
     """Takes the place of the default Jit, for calls from here on."""
     global _default
+    require_jit(jit)
     with _default_lock:
         _default = jit
 

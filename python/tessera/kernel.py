@@ -7,7 +7,8 @@ import sys
 from . import _core, arrays, remembered
 from .emulator import Emulator, Memory, emulator_for
 from .errors import DeviceError, UsageError
-from .jit import Jit, default_jit, fields_of, parsed
+from .jit import Jit, default_jit, fields_of, parsed, require_jit
+from .values import real, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class Kernel:
     """
 
     def __init__(self, op: str, *, jit: Jit | None = None, **fields: Any) -> None:
-        self.jit = jit or default_jit()
+        if not isinstance(op, str):
+            raise UsageError(f"op = {op!r}: must be the name of an operator, like 'fmha'")
+        self.jit = default_jit() if jit is None else require_jit(jit)
         self.op = op
         self.fields = fields
         self._core = _core.Kernel(self.jit._core, op, fields_of(fields))
@@ -85,6 +88,14 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<tessera.Kernel {self.name}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kernel:
+        """Nothing of it changes: a copy of a module that holds one shares it."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by operator and fields: it is found or compiled anew, by the default Jit of the process that loads it."""
+        return _kernel_of, (self.op, self.fields)
 
     def prepare(self, device: Device = None) -> None:
         """Loads the code, so that launches allocate nothing and may be captured into a CUDA graph."""
@@ -127,9 +138,13 @@ class Kernel:
                 continue
             if name in self._buffers and value is not True and value is not False:
                 view = views[name] = arrays.view(name, value)
-                key.append((name, view.shape, view.strides, view.dtype, view.ordinal, view.library))
+                key.append((name, view.shape, view.strides, view.dtype, view.ordinal, view.library, view.is_read_only))
+            elif name in self._sizes:
+                key.append((name, whole(name, value)))
+            elif name in self._scalars:
+                key.append((name, real(name, value)))
             else:
-                key.append((name, value))
+                key.append((name, value is True))  # an output that is wanted; the rest is refused
         like = self._layouts.get(layout := tuple(key))
         if like is not None:
             return like.launch(self, views, workspace)
@@ -147,6 +162,10 @@ class Kernel:
         if not isinstance(device, Emulator):
             raise UsageError(f"device = {device}: must be None, 'gpu', 'emulator' or a tessera.Emulator")
         return device
+
+
+def _kernel_of(op: str, fields: dict[str, Any]) -> Kernel:
+    return Kernel(op, **fields)
 
 
 class _Layout:
@@ -217,8 +236,11 @@ class Launch:
 
         tensors: others in the place of bound ones, of the same shape, strides and type.
         """
-        for name, tensor in tensors.items():
-            self._replace(name, tensor)
+        if stream is not None and whole("stream", stream) < 0:
+            raise UsageError(f"stream = {stream}: must be an address")
+        views = {name: self._view_like_bound(name, tensor) for name, tensor in tensors.items()}
+        for name, view in views.items():
+            self._replace(name, view)
         if self._emulator is not None:
             self._emulate(self._emulator)
             return
@@ -240,6 +262,8 @@ class Launch:
         for name in names:
             if name not in self._views:
                 raise UsageError(f"{name} is not bound; bound are {', '.join(self._views)}")
+        if len(set(names)) < len(names):
+            raise UsageError(f"taking {', '.join(names)}: each once")
         prepared = self._prepared(names)
 
         def step(*tensors: Any, stream: int | None = None) -> None:
@@ -274,10 +298,10 @@ class Launch:
             if value is None:
                 continue
             if name in kernel._sizes:
-                sizes[name] = int(value)
+                sizes[name] = whole(name, value)
                 self._core.set_size(kernel._sizes[name], sizes[name])
             elif name in kernel._scalars:
-                self._core.set_scalar(kernel._scalars[name], float(value))
+                self._core.set_scalar(kernel._scalars[name], real(name, value))
             elif name not in kernel._buffers:
                 known = ", ".join([*kernel._buffers, *kernel._sizes, *kernel._scalars])
                 raise UsageError(f"{kernel.op} takes no '{name}' with these fields; it takes {known}")
@@ -301,6 +325,8 @@ class Launch:
             if self._emulator is None and other.ordinal != view.ordinal:
                 raise UsageError(f"{buffer.name} lies on {_place_of(view)}, {name} on {_place_of(other)}: one GPU is expected")
             break
+        if buffer.role != "input" and view.is_read_only:
+            raise UsageError(f"{buffer.name} is read-only: the kernel writes it")
         self._views[buffer.name] = view
         if buffer.role != "input":
             self.outputs[buffer.name] = view.tensor
@@ -383,7 +409,10 @@ class Launch:
         if needed == 0:
             return
         if workspace is not None and self._emulator is None:
-            self._workspace = arrays.view("workspace", workspace)
+            self._workspace = given = arrays.view("workspace", workspace)
+            ordinal = next((view.ordinal for view in self._views.values()), given.ordinal)
+            if given.ordinal is None or given.ordinal != ordinal or not given.is_dense() or given.is_read_only:
+                raise UsageError(f"workspace: dense memory of GPU {ordinal} is expected, which may be written; it lies on {_place_of(given)}")
             self._core.set_workspace(self._workspace.address, self._workspace.nbytes)
             return
         if self._emulator is not None:
@@ -417,7 +446,7 @@ class Launch:
             torch.cuda.current_stream(ordinal).query()  # a new thread: the runtime makes the context current
             self._core.launch(None, stream)
 
-    def _replace(self, name: str, tensor: Any) -> None:
+    def _view_like_bound(self, name: str, tensor: Any) -> arrays.View:
         bound = self._views.get(name)
         if bound is None:
             raise UsageError(f"{name} is not bound; bound are {', '.join(self._views)}")
@@ -428,9 +457,14 @@ class Launch:
         strides = zip(view.shape, view.strides, bound.strides)
         if not same or (self._emulator is None and any(extent > 1 and new != old for extent, new, old in strides)):
             raise UsageError(
-                f"{name}: {view.dtype} {list(view.shape)} with strides {list(view.strides)} given, bound was {bound.dtype} "
-                f"{list(bound.shape)} with strides {list(bound.strides)}: bind it anew"
+                f"{name}: {view.dtype} {list(view.shape)} with strides {list(view.strides)} on {_place_of(view)} given, bound was "
+                f"{bound.dtype} {list(bound.shape)} with strides {list(bound.strides)} on {_place_of(bound)}: bind it anew"
             )
+        if self.kernel._buffers[name].role != "input" and view.is_read_only:
+            raise UsageError(f"{name} is read-only: the kernel writes it")
+        return view
+
+    def _replace(self, name: str, view: arrays.View) -> None:
         buffer = self.kernel._buffers[name]
         self._views[name] = view
         if buffer.role != "input":

@@ -11,9 +11,10 @@ from typing import NamedTuple
 from . import arrays
 from .emulator import Emulator
 from .errors import UsageError
-from .jit import Jit, default_jit
+from .jit import Jit, default_jit, require_jit
 from .kernel import Kernel
 from .remembered import remembers
+from .values import pair, require_dimensions, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +27,16 @@ _FEW_QUERIES = 16
 
 def _kernel(op: str, first: arrays.View, device: Device, jit: Jit | None, fields: dict[str, Any]) -> Kernel:
     if isinstance(device, Emulator):
+        if jit is not None and jit is not device.jit:
+            raise UsageError("jit and device: an Emulator has a Jit of its own, tessera.Emulator(jit=...)")
         jit = device.jit
         fields.setdefault("arch", device.arch)
-    jit = jit or default_jit()
+    jit = default_jit() if jit is None else require_jit(jit)
     if "arch" not in fields and device != "emulator" and (target := arrays.target_of(first)) is not None:
         fields["arch"] = target
+    for name, value in fields.items():
+        if isinstance(value, (list, dict, set)):
+            raise UsageError(f"{name} = {value!r}: must be one value")
     key = (op, *fields.items())
     kernel = jit._kernels.get(key)
     if kernel is None:
@@ -44,6 +50,33 @@ def _is_raw(dtype: str) -> bool:
 
 def _power_of_two(value: int) -> int:
     return 1 << max(value - 1, 0).bit_length()
+
+
+def _alter(
+    chosen: dict[str, Any], values: dict[str, Any], causal: bool, window: tuple[int, int] | None, softcap: float | None, sink: Any, alibi: Any
+) -> None:
+    """What both attentions do to scores, as fields and as what a launch takes."""
+    if causal:
+        chosen["mask"] = "causal"
+    if window is not None:
+        chosen["window"] = "sliding"
+        values["window_size_left"], values["window_size_right"] = pair("window", window)
+    given = (("softcap", softcap, "softcap", "tanh"), ("sink", sink, "sink", "per_head"), ("alibi_slopes", alibi, "alibi", "per_head"))
+    for name, value, field, word in given:
+        if value is not None:
+            chosen[field] = word
+            values[name] = value
+
+
+def _most_keys(max_seqlen_k: int | None, k: arrays.View, block_table: Any) -> int:
+    """The bound of a sequence's keys, of ragged keys and of pages."""
+    if max_seqlen_k is not None:
+        return whole("max_seqlen_k", max_seqlen_k)
+    if block_table is None:
+        return k.shape[0]
+    table = arrays.view("block_table", block_table)
+    require_dimensions(table, "block_table", 2)
+    return table.shape[-1] * k.shape[1]
 
 
 @remembers
@@ -115,15 +148,8 @@ def fmha(
     if not _is_raw(of_k.dtype) and of_k.dtype != chosen["dtype"]:
         chosen["kv_dtype"] = of_k.dtype
     values: dict[str, Any] = {}
-    if causal:
-        chosen["mask"] = "causal"
-    if window is not None:
-        chosen["window"] = "sliding"
-        values["window_size_left"], values["window_size_right"] = window
+    _alter(chosen, values, causal, window, softcap, sink, alibi_slopes)
     for name, value, field, word in (
-        ("softcap", softcap, "softcap", "tanh"),
-        ("sink", sink, "sink", "per_head"),
-        ("alibi_slopes", alibi_slopes, "alibi", "per_head"),
         ("cu_seqlens_q", cu_seqlens_q, "q_layout", "ragged"),
         ("cu_seqlens_k", cu_seqlens_k, "kv_layout", "ragged"),
         ("block_table", block_table, "kv_layout", "paged"),
@@ -137,11 +163,10 @@ def fmha(
         chosen["seqused"] = "qk"
     elif seqused_k is not None and block_table is None:
         chosen["seqused"] = "k"
-    if block_table is not None:
-        most = arrays.view("block_table", block_table).shape[-1] * of_k.shape[1]
-        values["seqlen_k"] = max_seqlen_k or most
-    elif cu_seqlens_k is not None:
-        values["seqlen_k"] = max_seqlen_k or of_k.shape[0]
+    if block_table is not None or cu_seqlens_k is not None:
+        values["seqlen_k"] = _most_keys(max_seqlen_k, of_k, block_table)
+    elif max_seqlen_k is not None:
+        raise UsageError("max_seqlen_k goes with cu_seqlens_k or block_table: otherwise k's shape says it")
     if uses_hints:
         chosen |= _decode_hints(of_q, of_k, values, cu_seqlens_q, cu_seqlens_k, block_table)
     chosen |= fields
@@ -221,6 +246,8 @@ def attention_quantize(
     device, stream, workspace and errors: as of tessera.fmha; the emulator's target is sm_120a.
     """
     of_q, of_k, of_v = arrays.view("q", q), arrays.view("k", k), arrays.view("v", v)
+    require_dimensions(of_q, "q", 3)
+    require_dimensions(of_k, "k", 3)
     chosen: dict[str, Any] = {"head_dim": of_q.shape[-1], "dtype": dtype or of_q.dtype}
     places: dict[str, Any] = {}
     sizes: dict[str, int] = {}
@@ -230,12 +257,13 @@ def attention_quantize(
     if cu_seqlens_k is not None:
         chosen["kv_layout"] = "ragged"
         places["cu_seqlens_k"] = cu_seqlens_k
-        sizes = {"tokens_k": of_k.shape[0], "seqlen_k": max_seqlen_k or of_k.shape[0]}
+        sizes = {"tokens_k": of_k.shape[0], "seqlen_k": _most_keys(max_seqlen_k, of_k, None)}
     elif block_table is not None:
         chosen |= {"kv_layout": "paged", "page_size": of_k.shape[1]}
-        most = arrays.view("block_table", block_table).shape[-1] * of_k.shape[1]
-        sizes = {"seqlen_k": max_seqlen_k or most}
+        sizes = {"seqlen_k": _most_keys(max_seqlen_k, of_k, block_table)}
     else:
+        if max_seqlen_k is not None:
+            raise UsageError("max_seqlen_k goes with cu_seqlens_k or block_table: otherwise k's shape says it")
         sizes = {"seqlen_k": of_k.shape[1]}
     if seqused_k is not None:
         chosen["seqused"] = "k"
@@ -285,19 +313,7 @@ def fmha_nvfp4(
     of_q = arrays.view("q_units", operands.q_units)
     chosen: dict[str, Any] = {"dtype": "nvfp4"} | operands.fields
     values: dict[str, Any] = dict(operands.sizes) | operands.places
-    if causal:
-        chosen["mask"] = "causal"
-    if window is not None:
-        chosen["window"] = "sliding"
-        values["window_size_left"], values["window_size_right"] = window
-    for name, value, field, word in (
-        ("softcap", softcap, "softcap", "tanh"),
-        ("sink", sink, "sink", "per_head"),
-        ("alibi_slopes", alibi_slopes, "alibi", "per_head"),
-    ):
-        if value is not None:
-            chosen[field] = word
-            values[name] = value
+    _alter(chosen, values, causal, window, softcap, sink, alibi_slopes)
     hints = ("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k")
     if fields.pop("hints", True) and "q_layout" not in chosen and values["seqlen_q"] <= _FEW_QUERIES:
         rounded = ("batch", "seqlen_k")
@@ -451,11 +467,12 @@ def dequantize(
     errors: as of tessera.fmha.
     """
     of_values = arrays.view("values", values)
+    require_dimensions(of_values, "values", 2)
     chosen: dict[str, Any] = {"dtype": out_dtype, "format": format, "scale_form": scale_form}
     if global_scale is not None:
         chosen["global_scale"] = "given"
     chosen |= fields
-    elements = 1 if format.startswith("mxfp8") else 2
+    elements = 1 if str(format).startswith("mxfp8") else 2
     kernel = _kernel("dequantize", of_values, device, jit, chosen)
     return kernel(
         device=device,
@@ -508,6 +525,9 @@ def rows(
     device, stream and errors: as of tessera.fmha; UsageError for a chain that is misspelled, with the place.
     """
     of_x = arrays.view("x", x)
+    require_dimensions(of_x, "x", 2)
+    if not isinstance(chain, str):
+        raise UsageError(f"chain = {chain!r}: must be a text, like 'rmsnorm+e4m3'")
     if columns is None:
         x2 = arguments.get("x2")
         columns = _chain_columns(chain, of_x.shape[-1], 0 if x2 is None else arrays.view("x2", x2).shape[-1])
@@ -546,6 +566,7 @@ def moe_route(
     device, stream and errors: as of tessera.fmha.
     """
     of_logits = arrays.view("logits", logits)
+    require_dimensions(of_logits, "logits", 2)
     chosen: dict[str, Any] = {
         "dtype": of_logits.dtype,
         "experts": of_logits.shape[-1],
@@ -594,6 +615,7 @@ def topk(
     device, stream and errors: as of tessera.fmha.
     """
     of_scores = arrays.view("scores", scores)
+    require_dimensions(of_scores, "scores", 2)
     chosen: dict[str, Any] = {
         "dtype": of_scores.dtype,
         "k": k,

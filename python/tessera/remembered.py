@@ -17,9 +17,11 @@ from .jit import default_jit
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
 
     from .kernel import Launch
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MAX_CALLS = 4096  # of a Jit, that are remembered
 _OF_THE_CALLER = ("device", "jit", "stream", "workspace")
@@ -33,7 +35,7 @@ def note(launch: Launch) -> None:
         launches.append(launch)
 
 
-def remembers(function: Callable[..., Any]) -> Callable[..., Any]:
+def remembers(function: Function) -> Function:
     """A function of tensors that launches one kernel and returns outputs of it: one, a tuple, or the dict of all."""
 
     @functools.wraps(function)
@@ -63,7 +65,7 @@ def remembers(function: Callable[..., Any]) -> Callable[..., Any]:
             _noted.launches = outer
         return result
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 class _NotServed:
@@ -95,11 +97,22 @@ class _Call:
         return {name: tensors[at] for name, at in self.result.items()}
 
 
+def _is_known(value: Any, buffers: set[int]) -> bool:
+    """Whether the key tells this argument from others: by its value, or as a buffer of the launch."""
+    if isinstance(value, tuple):
+        return all(_is_known(one, set()) for one in value)
+    return value is None or isinstance(value, (bool, int, float, str)) or id(value) in buffers
+
+
 def _remember(launch: Launch, args: tuple[Any, ...], options: dict[str, Any], result: Any) -> _Call | _NotServed:
     """What a next call needs; _NOT_SERVED where it cannot be told which argument a buffer is."""
     needed = launch._workspace_bytes
     is_of_torch = all(view.library == "torch" for view in launch._views.values())
     if launch._emulator is not None or not launch._views or not (is_of_torch or (needed == 0 and not launch._made_as)):
+        return _NOT_SERVED
+    # A tensor that is no buffer is a size or a scalar: another value is another call, and its value is not in the key.
+    buffers = {id(view.tensor) for view in launch._views.values()}
+    if not all(_is_known(value, buffers) for value in [*args, *options.values()]):
         return _NOT_SERVED
     of_argument = {id(value): place for place, value in [*enumerate(args), *options.items()]}
     shapes = {name: (shape, dtype) for name, shape, dtype in launch._made_as}

@@ -226,3 +226,71 @@ def test_what_a_call_costs(capsys):
         record()
         with capsys.disabled():
             print(f"\n{name}: {best * 1e6:.2f} us", end="")
+
+
+def test_a_scalar_or_size_that_a_tensor_holds_is_read_in_every_call(monkeypatch):
+    """Its value is not in what calls are told apart by: the second one must not be served with the first one's."""
+    monkeypatch.setattr(Tensor, "__float__", lambda self: self.value, raising=False)
+    monkeypatch.setattr(Tensor, "__index__", lambda self: self.value, raising=False)
+    q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000)
+    scale = Tensor(0x90000, ())
+    for value in (0.5, 0.25):
+        scale.value = value
+        tessera.fmha(q, k, v, out=o, softmax_scale=scale)
+        record()
+    scale.value = float("inf")
+    with pytest.raises(tessera.UsageError, match="softmax_scale.*inf"):
+        tessera.fmha(q, k, v, out=o, softmax_scale=scale)
+    kernel = tessera.Kernel("fmha", head_dim=64, dtype="f16")
+    left = Tensor(0x90000, ())
+    for value in (3, -7):
+        left.value = value
+        arguments = {"q": q, "k": k, "v": v, "o": o, "heads_q": left}
+        with pytest.raises(tessera.UsageError, match=f"heads_q is {value} by the call"):
+            kernel(**arguments)
+
+
+def test_a_refused_launch_leaves_what_is_bound():
+    launch = bound()
+    with pytest.raises(tessera.UsageError, match="k: .*bind it anew"):
+        launch.launch(q=Tensor(0x50000, (2, 40, 4, 64)), k=Tensor(0x60000, (2, 51, 2, 64)))
+    record()
+    launch.launch()
+    assert "0x50000" not in maps(record())
+
+
+class Interface:
+    """A tensor that has nothing but __cuda_array_interface__."""
+
+    def __init__(self, address, shape=(2, 40, 4, 64), read_only=False, typestr="<f2", **more):
+        self.__cuda_array_interface__ = {"version": 3, "data": (address, read_only), "shape": shape, "typestr": typestr, **more}
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"o": Interface(0x40000, read_only=True)}, "o is read-only"),
+        ({"q": Interface(0x10000, strides=(20481, 513, 129, 2))}, "q: strides .* no multiples of its elements' 2 bytes"),
+        ({"q": Interface(0x10000, typestr=">f2")}, "q: element type >f2"),
+        ({"q": Interface(0x10000, mask=object())}, "q has a mask"),
+    ],
+)
+def test_interfaces_are_read_to_the_end(given, message):
+    q, k, v, o = tensors(0x10000, 0x20000, 0x30000, 0x40000)
+    with pytest.raises(tessera.UsageError, match=message):
+        tessera.Kernel("fmha", head_dim=64, dtype="f16").bind(**({"q": q, "k": k, "v": v, "o": o} | given))
+
+
+@pytest.mark.parametrize("workspace", [Interface(0x50000000, (1 << 24,), typestr="|u1", strides=(2,)), None])
+def test_a_workspace_is_dense_memory_of_the_gpu(workspace):
+    import numpy
+
+    q, o = (Tensor(address, (1, 1, 8, 64)) for address in (0x10000, 0x40000))
+    k, v = (Tensor(address, (1, 8192, 2, 64)) for address in (0x20000000, 0x30000000))
+    with pytest.raises(tessera.UsageError, match="workspace: dense memory of GPU 0"):
+        tessera.fmha(q, k, v, out=o, workspace=numpy.zeros(1 << 22, numpy.uint8) if workspace is None else workspace)
+
+
+def test_each_tensor_is_taken_once():
+    with pytest.raises(tessera.UsageError, match="each once"):
+        bound().taking("q", "q")
