@@ -279,7 +279,8 @@ class Launch:
         """None in the emulator, and where tensors of these names are not all told by DLPack's codes and on one GPU."""
         views = [self._views[name] for name in names]
         ordinals = {view.ordinal for view in self._views.values()}
-        if self._emulator is not None or len(ordinals) != 1 or None in ordinals:
+        ordinal = ordinals.pop() if len(ordinals) == 1 else None
+        if self._emulator is not None or ordinal is None:
             return None
         slots = []
         for name, view in zip(names, views):
@@ -287,7 +288,7 @@ class Launch:
             if code is None:
                 return None
             slots.append((self.kernel._buffers[name].index, *code, view.shape, view.strides))
-        return _core.Prepared(self._core, ordinals.pop(), slots, with_workspace)
+        return _core.Prepared(self._core, ordinal, slots, with_workspace)
 
     # Binding, in the order of __init__.
 

@@ -273,8 +273,7 @@ def attention_quantize(
     kernel = _kernel("attention_quantize", of_q, device, jit, chosen)
     made = kernel(device=device, stream=stream, workspace=workspace, q=of_q, k=of_k, v=of_v, **given, **sizes)
     sizes |= {"seqlen_q": of_q.shape[-3], "heads_q": of_q.shape[-2], "heads_kv": of_k.shape[-2]}
-    ragged = next((name for name in ("cu_seqlens_q", "cu_seqlens_k") if name in places), None)
-    sizes["batch"] = of_q.shape[0] if cu_seqlens_q is None else arrays.view(ragged, places[ragged]).shape[0] - 1
+    sizes["batch"] = of_q.shape[0] if cu_seqlens_q is None else arrays.view("cu_seqlens_q", cu_seqlens_q).shape[0] - 1
     # Pages are no more: their keys lie dense now.
     lie = {name: chosen[name] for name in ("head_dim", "q_layout", "kv_layout", "seqused") if name in chosen}
     if block_table is not None:

@@ -43,11 +43,11 @@ def remembers(function: Function) -> Function:
         for name in _OF_THE_CALLER:
             if options.get(name) is not None:
                 return function(*args, **options)
-        key = _core.signature(args, options)
-        if key is None:
+        signature = _core.signature(args, options)
+        if signature is None:
             return function(*args, **options)
         calls = default_jit()._calls
-        key = (function, key)
+        key = (function, signature)
         known = calls.get(key)
         if known is not None and (result := known.call(args, options)) is not None:
             return result
@@ -84,7 +84,7 @@ class _Call:
 
     def call(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """None where it is not served after all: another device is current."""
-        tensors = [args[place] if type(place) is int else options[place] for place in self.places]
+        tensors = [args[place] if isinstance(place, int) else options[place] for place in self.places]
         if self.made:
             empty = sys.modules["torch"].empty
             tensors += [empty(shape, dtype=dtype, device=device) for shape, dtype, device in self.made]
@@ -114,7 +114,7 @@ def _remember(launch: Launch, args: tuple[Any, ...], options: dict[str, Any], re
     buffers = {id(view.tensor) for view in launch._views.values()}
     if not all(_is_known(value, buffers) for value in [*args, *options.values()]):
         return _NOT_SERVED
-    of_argument = {id(value): place for place, value in [*enumerate(args), *options.items()]}
+    of_argument: dict[int, int | str] = {id(value): place for place, value in [*enumerate(args), *options.items()]}
     shapes = {name: (shape, dtype) for name, shape, dtype in launch._made_as}
     names: list[str] = []
     places: list[int | str] = []
