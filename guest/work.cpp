@@ -131,6 +131,7 @@ cudaError_t perform(const Work& work) {
     cudaError_t operator()(const ChildWork& child) const { return run(*child.graph); }
     cudaError_t operator()(const AllocateWork&) const { return cudaSuccess; }  // it was, when the node was made
     cudaError_t operator()(const FreeWork& work) const { return Blocks::instance().free(work.pointer); }
+    cudaError_t operator()(const LibraryWork& library) const { return library.run(); }
   };
   return std::visit(Visitor{}, work);
 }

@@ -46,8 +46,12 @@ struct AllocateWork {
 struct FreeWork {
   void* pointer = nullptr;
 };
-using Work =
-    std::variant<std::monostate, LaunchWork, Box, Fill, HostWork, EventWork, ChildWork, AllocateWork, FreeWork>;
+/// What a stand-in for a library computes on the host (stand_ins/).
+struct LibraryWork {
+  std::function<cudaError_t()> run;
+};
+using Work = std::variant<std::monostate, LaunchWork, Box, Fill, HostWork, EventWork, ChildWork, AllocateWork, FreeWork,
+                          LibraryWork>;
 
 struct Node {
   Graph* graph = nullptr;

@@ -1,0 +1,16 @@
+// The functions of cuBLAS that nobody has written: each answers CUBLAS_STATUS_NOT_SUPPORTED, and stderr names it
+// (guest/missing.cpp).
+extern "C" int tessera_missing_call(const char* name);
+
+namespace {
+constexpr int kNotSupported = 15;  // CUBLAS_STATUS_NOT_SUPPORTED
+}
+
+// NOLINTBEGIN: a C++ declaration of each would need its parameters
+#define TESSERA_CALL(name)                                             \
+  extern "C" __attribute__((weak, visibility("default"))) int name() { \
+    tessera_missing_call(#name);                                       \
+    return kNotSupported;                                              \
+  }
+#include "guest/stand_ins/blas_calls.inc"
+// NOLINTEND
