@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "guest/link.h"
 #include "tessera/error.h"
 
 namespace tessera::guest {
@@ -12,6 +13,12 @@ namespace tessera::guest {
 const std::string& Module::ptx() {
   if (ptx_ != nullptr) return *ptx_;
   const std::string& arch = Session::instance().arch();
+  if (!objects_.empty()) {
+    std::vector<std::string_view> modules;
+    for (const FatBinary& object : objects_)
+      if (const std::string* const chosen = choose_ptx(object, arch)) modules.push_back(*chosen);
+    if (modules.size() == objects_.size()) binary_.ptx = {link_ptx(modules)};
+  }
   ptx_ = choose_ptx(binary_, arch);
   if (ptx_ != nullptr) return *ptx_;
   if (!binary_.problems.empty()) throw Error(ErrorKind::unsupported, binary_.problems.front());
@@ -70,13 +77,11 @@ Registry& Registry::instance() {
 
 Module* Registry::add(const void* fat_binary, const std::vector<const void*>& objects) {
   FatBinary binary = read_fat_binary(fat_binary);
-  if (objects.size() == 1) binary.ptx = read_fat_binary(objects.front()).ptx;
-  if (objects.size() > 1)
-    binary.problems.push_back(fmt::format(
-        "the program's device code was linked of {} objects (-rdc=true), and the emulator runs PTX, which is "
-        "not linked here: compile it as one file, or without -rdc=true",
-        objects.size()));
-  modules_.push_back(std::make_unique<Module>(std::move(binary)));
+  std::vector<FatBinary> parts;
+  for (const void* const object : objects) parts.push_back(read_fat_binary(object));
+  if (parts.size() == 1) binary.ptx = std::move(parts.front().ptx);
+  if (parts.size() < 2) parts.clear();
+  modules_.push_back(std::make_unique<Module>(std::move(binary), std::move(parts)));
   return modules_.back().get();
 }
 

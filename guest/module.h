@@ -31,7 +31,9 @@ struct Kernel {
 
 class Module {
  public:
-  explicit Module(FatBinary binary) : binary_(std::move(binary)) {}
+  /// `objects`: what it was linked of, where there are several.
+  explicit Module(FatBinary binary, std::vector<FatBinary> objects = {})
+      : binary_(std::move(binary)), objects_(std::move(objects)) {}
 
   /// Throws Error{unsupported} without PTX for the device, with the flag that adds it; Error{compile}, Error{device}.
   Kernel& kernel(const std::string& name);
@@ -43,6 +45,7 @@ class Module {
 
  private:
   FatBinary binary_;
+  std::vector<FatBinary> objects_;
   const std::string* ptx_ = nullptr;
   std::unique_ptr<LoadedImage> image_;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_;
@@ -53,7 +56,7 @@ class Registry {
  public:
   static Registry& instance();
 
-  /// `objects`: the fat binaries that this one was linked of. The PTX of one is taken as it is; several are not linked.
+  /// `objects`: the fat binaries that this one was linked of. Their PTX is linked (link.h).
   Module* add(const void* fat_binary, const std::vector<const void*>& objects);
   void remove(Module* module);
   void add_kernel(const void* host, Module* module, const char* name) { kernels_[host] = {module, name}; }
