@@ -316,11 +316,13 @@ Step divide_special(Warp& w, const Instruction& in, Mask active) {
   return lift2<U32, U32, U32>(w, in, active, [](U32 a, U32 b) { return kFunction(a, b, kFtz); });
 }
 
-// Attention's exponentials: all lanes in one call.
-Step ex2_lanes(Warp& w, const Instruction& in, Mask active) {
-  if (active != kAllLanes || in.op[0].bytes != 4 || in.op[1].bytes != 4) return special<math::ex2_ftz>(w, in, active);
-  math::ex2_ftz(w.reg<U32>(in.op[1].offset), w.reg<U32>(in.op[0].offset), kLanes);
-  return Step::next;
+// All lanes in one call.
+using Form = math::SpecialForm;
+template <Form kForm>
+Step unit(Warp& w, const Instruction& in, Mask active) {
+  alignas(64) U32 scratch[kLanes], result[kLanes];
+  math::special_lanes(kForm, source<U32>(w, in.op[1], scratch), result, active);
+  return apply_lanes<U32>(w, in.op[0], active, [&](int lane) { return result[lane]; });
 }
 
 struct NearestRcp {
@@ -441,25 +443,25 @@ Handler rcp(const Decoded& d) {
   set_flags(d);
   if (d.has("approx")) {
     if (d.type() == Type::f64) return special_wide<math::rcp_f64>;
-    return d.has("ftz") ? special<math::rcp_ftz> : special<math::rcp_full>;
+    return d.has("ftz") ? unit<Form::rcp_ftz> : unit<Form::rcp_full>;
   }
   if (d.type() == Type::f64) return rcp_double;
   return d.in->flags == 0 ? wide::or_plain<NearestRcp, float, float>(d, rcp_any) : rcp_any;
 }
 Handler sqrt(const Decoded& d) {
   set_flags(d);
-  if (d.has("approx")) return d.has("ftz") ? special<math::sqrt_ftz> : special<math::sqrt_full>;
+  if (d.has("approx")) return d.has("ftz") ? unit<Form::sqrt_ftz> : unit<Form::sqrt_full>;
   if (const Handler host = sqrt_of_host(d); host != nullptr) return host;
   return d.type() == Type::f64 ? sqrt_double : sqrt_any;
 }
 Handler approx(const Decoded& d) {
   const std::string_view name = d.form->mnemonic;
   const bool ftz = d.has("ftz");
-  if (name == "ex2") return ftz ? ex2_lanes : special<math::ex2_full>;
-  if (name == "lg2") return ftz ? special<math::lg2_ftz> : special<math::lg2_full>;
+  if (name == "ex2") return ftz ? unit<Form::ex2_ftz> : unit<Form::ex2_full>;
+  if (name == "lg2") return ftz ? unit<Form::lg2_ftz> : unit<Form::lg2_full>;
   if (name == "rsqrt" && d.type() == Type::f64)
     return ftz ? special_wide<math::rsqrt_f64> : special_wide<math::rsqrt_f64_full>;
-  if (name == "rsqrt") return ftz ? special<math::rsqrt_ftz> : special<math::rsqrt_full>;
+  if (name == "rsqrt") return ftz ? unit<Form::rsqrt_ftz> : unit<Form::rsqrt_full>;
   if (name == "sin") return ftz ? special_ftz<math::sin_approx, true> : special_ftz<math::sin_approx, false>;
   if (name == "cos") return ftz ? special_ftz<math::cos_approx, true> : special_ftz<math::cos_approx, false>;
   return name == "tanh" ? special<math::tanh_f32> : nullptr;

@@ -9,6 +9,7 @@ namespace {
 
 using math::Format;
 using math::HalfModifiers;
+using math::HalfOperation;
 using math::MinMaxModifiers;
 using U16 = std::uint16_t;
 using U32 = std::uint32_t;
@@ -45,6 +46,28 @@ Step half3(Warp& w, const Instruction& in, Mask active) {
   else
     return lift3<U16, U16, U16, U16>(w, in, active,
                                      [m](U16 a, U16 b, U16 c) { return static_cast<U16>(kFunction(a, b, c, m)); });
+}
+// All lanes at once, where there is no modifier.
+template <Format F, HalfOperation kOperation, bool kPair>
+Step half_wide(Warp& w, const Instruction& in, Mask active) {
+  using T = std::conditional_t<kPair, U32, U16>;
+  alignas(64) T sa[kLanes], sb[kLanes], sc[kLanes], result[kLanes];
+  const T* const a = source<T>(w, in.op[1], sa);
+  const T* const b = source<T>(w, in.op[2], sb);
+  const T* const c = kOperation == HalfOperation::fma ? source<T>(w, in.op[3], sc) : a;
+  const auto codes = [](const T* lanes) { return reinterpret_cast<const U16*>(lanes); };
+  const bool is_whole = active == kAllLanes && in.op[0].bytes == sizeof(T);
+  T* const to = is_whole ? w.reg<T>(in.op[0].offset) : result;
+  constexpr int kCount = kLanes * (kPair ? 2 : 1);
+  math::half_lanes<F, kOperation>(codes(a), codes(b), codes(c), reinterpret_cast<U16*>(to), kCount);
+  if (!is_whole) store_lanes(w, in.op[0], active, result);
+  return Step::next;
+}
+template <HalfOperation kOperation>
+Handler pick_wide(const Decoded& d) {
+  if (is_bf16(d))
+    return is_pair(d) ? half_wide<Format::bf16, kOperation, true> : half_wide<Format::bf16, kOperation, false>;
+  return is_pair(d) ? half_wide<Format::f16, kOperation, true> : half_wide<Format::f16, kOperation, false>;
 }
 // .oob: a factor that is the NaN of tensor copies out of bounds, of either
 // sign, makes the result zero; C is not looked at (H200).
@@ -110,15 +133,25 @@ Step special(Warp& w, const Instruction& in, Mask active) {
 
 }  // namespace
 
-Handler add_half(const Decoded& d) { return pick2<math::half_add<Format::f16>, math::half_add<Format::bf16>>(d); }
-Handler sub_half(const Decoded& d) { return pick2<math::half_sub<Format::f16>, math::half_sub<Format::bf16>>(d); }
-Handler mul_half(const Decoded& d) { return pick2<math::half_mul<Format::f16>, math::half_mul<Format::bf16>>(d); }
+Handler add_half(const Decoded& d) {
+  const Handler handler = pick2<math::half_add<Format::f16>, math::half_add<Format::bf16>>(d);
+  return d.in->flags == 0 ? pick_wide<HalfOperation::add>(d) : handler;
+}
+Handler sub_half(const Decoded& d) {
+  const Handler handler = pick2<math::half_sub<Format::f16>, math::half_sub<Format::bf16>>(d);
+  return d.in->flags == 0 ? pick_wide<HalfOperation::sub>(d) : handler;
+}
+Handler mul_half(const Decoded& d) {
+  const Handler handler = pick2<math::half_mul<Format::f16>, math::half_mul<Format::bf16>>(d);
+  return d.in->flags == 0 ? pick_wide<HalfOperation::mul>(d) : handler;
+}
 Handler fma_half(const Decoded& d) {
   d.in->flags = static_cast<U16>((d.has("ftz") ? 1 : 0) | (d.has("sat") ? 2 : 0) | (d.has("relu") ? 4 : 0));
   if (d.has("oob")) {
     if (is_bf16(d)) return is_pair(d) ? half3<fma_oob<Format::bf16>, true> : half3<fma_oob<Format::bf16>, false>;
     return is_pair(d) ? half3<fma_oob<Format::f16>, true> : half3<fma_oob<Format::f16>, false>;
   }
+  if (d.in->flags == 0) return pick_wide<HalfOperation::fma>(d);
   if (is_bf16(d))
     return is_pair(d) ? half3<math::half_fma<Format::bf16>, true> : half3<math::half_fma<Format::bf16>, false>;
   return is_pair(d) ? half3<math::half_fma<Format::f16>, true> : half3<math::half_fma<Format::f16>, false>;

@@ -61,6 +61,21 @@ bool gather(Warp& w, const Instruction& in, const Operand& mask_operand, Mask& a
 
 enum class Shuffle : std::uint16_t { up, down, bfly, idx };
 
+// All lanes, and offset and clamp from constants that make one segment of 32: what compilers write for a whole warp.
+template <class Offset>
+void shuffle_whole(Shuffle kind, const U32* a, const Offset& offset, U32* result, Mask& valid) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int by = offset(lane);
+    int from = by;
+    if (kind == Shuffle::up) from = lane - by;
+    if (kind == Shuffle::down) from = lane + by;
+    if (kind == Shuffle::bfly) from = lane ^ by;
+    const bool is_one = from >= 0 && from < kLanes;
+    valid |= static_cast<Mask>(is_one) << lane;
+    result[lane] = a[is_one ? from : lane];
+  }
+}
+
 Step shuffle(Warp& w, const Instruction& in, Mask active) {
   Step out{};
   if (!gather(w, in, in.op[5], active, out)) return out;
@@ -70,6 +85,15 @@ Step shuffle(Warp& w, const Instruction& in, Mask active) {
   const U32* c = source<U32>(w, in.op[4], sc);
   U32 result[kLanes];
   Mask valid = 0;
+  const auto kind = static_cast<Shuffle>(in.flags);
+  const U32 whole = kind == Shuffle::up ? 0 : 31;
+  if (active == kAllLanes && (lanes_equal(c, c[0]) == kAllLanes) && (c[0] & 0x1F1F) == whole) {
+    shuffle_whole(
+        kind, a, [b](int lane) { return static_cast<int>(b[lane] & 31); }, result, valid);
+    store_lanes(w, in.op[0], active, result);
+    write_predicate(w, in.op[1], active, valid);
+    return Step::next;
+  }
   int bad_lane = -1;
   for_lanes(active, [&](int lane) {
     const int clamp = static_cast<int>(c[lane] & 31);
@@ -79,7 +103,7 @@ Step shuffle(Warp& w, const Instruction& in, Mask active) {
     const int min_lane = lane & segment;
     int from = lane;
     bool ok = false;
-    switch (static_cast<Shuffle>(in.flags)) {
+    switch (kind) {
       case Shuffle::up:
         from = lane - offset;
         ok = from >= max_lane;

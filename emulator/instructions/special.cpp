@@ -148,6 +148,14 @@ void set_special(const Warp& warp, const SpecialSlot& slot, std::byte* to) {
     std::memcpy(to, &mask, sizeof(mask));
     return;
   }
+  const auto& block = warp.launch->shape.block;
+  if (slot.bytes == 4 && slot.special == Special::tid_x && block[1] * block[2] == 1) {  // nearly every kernel's
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto thread = static_cast<std::uint32_t>(warp.index * kLanes + lane);  // beyond the block: no lane
+      std::memcpy(to + static_cast<std::size_t>(lane) * 4, &thread, 4);
+    }
+    return;
+  }
   for (int lane = 0; lane < kLanes; ++lane) {
     if (lane != 0 && !is_one) value = special_value(warp, lane, slot.special);
     std::memcpy(to + static_cast<std::size_t>(lane) * slot.bytes, &value, slot.bytes);

@@ -29,6 +29,11 @@ std::uint32_t half_min(std::uint32_t a, std::uint32_t b, MinMaxModifiers m = {})
 template <Format F>
 std::uint32_t half_max(std::uint32_t a, std::uint32_t b, MinMaxModifiers m = {});
 
+/// Without modifiers, of many values at once (a multiple of eight); d may be a, b or c.
+enum class HalfOperation : std::uint8_t { fma, add, sub, mul };
+template <Format F, HalfOperation kOperation>
+void half_lanes(const std::uint16_t* a, const std::uint16_t* b, const std::uint16_t* c, std::uint16_t* d, int count);
+
 /// Sign flip and sign removal as bit operations; the instructions neg and abs make a NaN the canonical one besides.
 constexpr std::uint32_t half_neg(std::uint32_t a) { return (a ^ 0x8000) & 0xFFFF; }
 constexpr std::uint32_t half_abs(std::uint32_t a) { return a & 0x7FFF; }

@@ -136,11 +136,6 @@ std::uint32_t widen_f16(std::uint32_t x) { return static_cast<std::uint32_t>(con
 
 std::uint32_t ex2_ftz(std::uint32_t x) { return ex2_of(squarer17(), x); }
 
-void ex2_ftz(const std::uint32_t* x, std::uint32_t* result, std::size_t count) {
-  const Squarer<17>& squarer = squarer17();
-  for (std::size_t i = 0; i < count; ++i) result[i] = ex2_of(squarer, x[i]);
-}
-
 std::uint32_t rcp_ftz(std::uint32_t x) {
   if (is_nan_f32(x)) return kCanonicalNanF32;
   const Fields f = fields_of(x);

@@ -14,8 +14,6 @@
 namespace tessera::emulator::math {
 
 std::uint32_t ex2_ftz(std::uint32_t x);
-/// Of `count` arguments; result may be x.
-void ex2_ftz(const std::uint32_t* x, std::uint32_t* result, std::size_t count);
 std::uint32_t rcp_ftz(std::uint32_t x);
 std::uint32_t rsqrt_ftz(std::uint32_t x);
 std::uint32_t sqrt_ftz(std::uint32_t x);
@@ -26,6 +24,23 @@ std::uint32_t rcp_full(std::uint32_t x);
 std::uint32_t rsqrt_full(std::uint32_t x);
 std::uint32_t sqrt_full(std::uint32_t x);
 std::uint32_t lg2_full(std::uint32_t x);
+
+/// The f32 forms, and all 32 lanes of one at once: of lanes that are not active the result is anything. result may be
+/// x.
+enum class SpecialForm : std::uint8_t {
+  ex2_ftz,
+  rcp_ftz,
+  rsqrt_ftz,
+  sqrt_ftz,
+  lg2_ftz,
+  ex2_full,
+  rcp_full,
+  rsqrt_full,
+  sqrt_full,
+  lg2_full
+};
+std::uint32_t (*function_of(SpecialForm form))(std::uint32_t);
+void special_lanes(SpecialForm form, const std::uint32_t* x, std::uint32_t* result, std::uint32_t active);
 
 /// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64: of the high word alone, 20 bits of mantissa out; the low word of the
 /// result is zero.

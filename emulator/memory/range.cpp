@@ -157,6 +157,25 @@ Scan scan(const Base* base, std::int64_t displacement, std::size_t bytes, Mask a
   return scan_lanes(base, displacement, bytes, active, delta);
 }
 
+// Bits is as wide as the lanes' access. Of a lane that is not active delta is that of the first active one.
+template <class Bits>
+bool each_has(const Range& range, std::uint8_t bits) {
+  const std::uint8_t* const shadow = range.first.shadow;
+  auto all = static_cast<Bits>(~Bits{0});
+  for (const std::uint32_t delta : range.delta) {
+    Bits some = 0;
+    std::memcpy(&some, shadow + delta, sizeof(Bits));
+    all = static_cast<Bits>(all & some);
+  }
+  const auto want = static_cast<Bits>(bits * static_cast<Bits>(0x0101010101010101u));
+  return (all & want) == want;
+}
+template <class Bits>
+void mark_each(const Range& range) {
+  const auto readable = static_cast<Bits>(kReadable * static_cast<Bits>(0x0101010101010101u));
+  for (const std::uint32_t delta : range.delta) std::memcpy(range.first.shadow + delta, &readable, sizeof(Bits));
+}
+
 bool all_have(const Range& range, std::size_t bytes, Mask active, std::uint8_t bits) {
   const std::uint8_t* shadow = range.first.shadow;
   if (range.is_one) return shadow_has(shadow, bytes, bits);
@@ -171,16 +190,10 @@ bool all_have(const Range& range, std::size_t bytes, Mask active, std::uint8_t b
     const std::uint64_t want = bits * 0x0101010101010101u;
     return (all[0] & all[1] & all[2] & all[3] & want) == want;
   }
-  if (bytes == 4 && active == kAllLanes) {
-    std::uint32_t all = ~std::uint32_t{0};
-    for (const std::uint32_t delta : range.delta) {
-      std::uint32_t some = 0;
-      std::memcpy(&some, shadow + delta, 4);
-      all &= some;
-    }
-    const std::uint32_t want = bits * 0x01010101u;
-    return (all & want) == want;
-  }
+  if (bytes == 1) return each_has<std::uint8_t>(range, bits);
+  if (bytes == 2) return each_has<std::uint16_t>(range, bits);
+  if (bytes == 4) return each_has<std::uint32_t>(range, bits);
+  if (bytes == 8) return each_has<std::uint64_t>(range, bits);
   for (Mask rest = active; rest != 0; rest &= rest - 1)
     if (!shadow_has(shadow + range.delta[static_cast<std::size_t>(std::countr_zero(rest))], bytes, bits)) return false;
   return true;
@@ -237,6 +250,12 @@ void note_range_written(const Warp& w, const Range& range, std::size_t bytes, Ma
   if (range.is_known && range.first.cta == nullptr && !w.launch->written) return;
   if (range.is_dense) return note_written(w, range.first, kLanes * bytes, range.is_known);
   if (range.is_one) return note_written(w, range.first, bytes, range.is_known);
+  if (range.first.cta == nullptr && range.first.shadow != nullptr && !w.launch->written) {  // nothing but the shadow
+    if (bytes == 1) return mark_each<std::uint8_t>(range);
+    if (bytes == 2) return mark_each<std::uint16_t>(range);
+    if (bytes == 4) return mark_each<std::uint32_t>(range);
+    if (bytes == 8) return mark_each<std::uint64_t>(range);
+  }
   for (Mask rest = active; rest != 0; rest &= rest - 1)
     note_written(w, range.of_lane(std::countr_zero(rest)), bytes, range.is_known);
 }

@@ -206,6 +206,42 @@ TEST_CASE("f16 and bf16: one rounding") {
   check_half<Format::bf16>();
 }
 
+// Any codes, NaNs and infinities too; those near each other's negatives, whose sums are small, and zeros.
+template <Format F, HalfOperation kOperation>
+int differing_lanes() {
+  int wrong = 0;
+  for (std::uint64_t i = 0; i < 100000; ++i) {
+    std::uint16_t a[8], b[8], c[8], d[8];
+    for (std::uint64_t lane = 0; lane < 8; ++lane) {
+      const std::uint64_t r = test::random_bits(7, i * 8 + lane);
+      a[lane] = static_cast<std::uint16_t>(i % 16 == 5 ? (r & 0x8000) : r);
+      b[lane] = static_cast<std::uint16_t>(i % 4 == 1 ? a[lane] ^ 0x8000 ^ (r >> 61) : r >> 16);
+      c[lane] = static_cast<std::uint16_t>(i % 4 == 2 ? (half_mul<F>(a[lane], b[lane]) ^ 0x8000) + (r >> 60) : r >> 32);
+    }
+    half_lanes<F, kOperation>(a, b, c, d, 8);
+    for (int lane = 0; lane < 8; ++lane) {
+      const std::uint32_t x = a[lane], y = b[lane];
+      const std::uint32_t want = kOperation == HalfOperation::fma   ? half_fma<F>(x, y, c[lane])
+                                 : kOperation == HalfOperation::add ? half_add<F>(x, y)
+                                 : kOperation == HalfOperation::sub ? half_sub<F>(x, y)
+                                                                    : half_mul<F>(x, y);
+      wrong += d[lane] == want ? 0 : 1;
+    }
+  }
+  return wrong;
+}
+
+TEST_CASE("f16 and bf16: many at once as one by one") {
+  CHECK(differing_lanes<Format::f16, HalfOperation::fma>() == 0);
+  CHECK(differing_lanes<Format::f16, HalfOperation::add>() == 0);
+  CHECK(differing_lanes<Format::f16, HalfOperation::sub>() == 0);
+  CHECK(differing_lanes<Format::f16, HalfOperation::mul>() == 0);
+  CHECK(differing_lanes<Format::bf16, HalfOperation::fma>() == 0);
+  CHECK(differing_lanes<Format::bf16, HalfOperation::add>() == 0);
+  CHECK(differing_lanes<Format::bf16, HalfOperation::sub>() == 0);
+  CHECK(differing_lanes<Format::bf16, HalfOperation::mul>() == 0);
+}
+
 TEST_CASE("f16 modifiers and pairs") {
   CHECK(half_fma<Format::f16>(0x3C00, 0xC000, 0x3C00, {.relu = true}) == 0);
   CHECK(half_fma<Format::f16>(0x7E00, 0xC000, 0x3C00, {.relu = true}) == kCanonicalNan16);
