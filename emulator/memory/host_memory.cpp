@@ -99,15 +99,17 @@ std::uint64_t GlobalMemory::map_host(void* host, std::uint64_t bytes) {
   share_pages(first, pages, at_address(page_below(start)));
   std::memset(shadow(address), 0, pages + kHostPage);
   std::memset(shadow(found), kReadable, bytes);
-  live_.erase(address);
-  live_[found] = bytes;
+  rename(address, found, bytes);
   return found;
 }
 
 bool GlobalMemory::is_shared(std::uint64_t address, std::uint64_t bytes) const noexcept {
   if (bytes == 0) return false;
   const std::lock_guard lock(mutex_);
-  const std::uint64_t start = address - kGlobalBase;
+  return meets_shared(address - kGlobalBase, bytes);
+}
+
+bool GlobalMemory::meets_shared(std::uint64_t start, std::uint64_t bytes) const noexcept {
   const auto meets = [&](const auto& range) {
     return start < range.first + range.second && range.first < start + bytes;
   };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "emulator/memory/lazy_fill.h"
 #include "tessera/error.h"
@@ -90,48 +91,98 @@ std::uint64_t GlobalMemory::allocate(std::uint64_t bytes) { return allocate(byte
 
 std::uint64_t GlobalMemory::allocate(std::uint64_t bytes, std::uint64_t gap) {
   const std::lock_guard lock(mutex_);
-  std::uint64_t start = next_;
-  if (bytes <= capacity_ && padded(bytes, gap) <= capacity_ - next_) {
-    next_ += padded(bytes, gap);
-  } else {
+  std::optional<std::uint64_t> start;
+  if (bytes <= capacity_) start = take(padded(bytes, gap));
+  if (!start)
+    throw Error(ErrorKind::device, fmt::format("emulator: out of memory: {} bytes asked for, {} of {} used{}", bytes,
+                                               next_, capacity_, limit_text()));
+  const std::uint64_t address = kGlobalBase + *start;
+  live_[address] = bytes;
+  extents_[address] = {*start, padded(bytes, gap)};
+  lazy_fill(shadow_ + *start, bytes, std::byte{kAllocated});
+  return address;
+}
+
+std::optional<std::uint64_t> GlobalMemory::take(std::uint64_t bytes) {
+  while (true) {
     const auto fits =
-        std::find_if(freed_.begin(), freed_.end(), [&](const auto& range) { return bytes <= range.second; });
-    if (fits == freed_.end())
-      throw Error(ErrorKind::device, fmt::format("emulator: out of memory: {} bytes asked for, {} of {} used{}", bytes,
-                                                 next_, capacity_, limit_text()));
-    start = fits->first - kGlobalBase;
-    freed_.erase(fits);
+        std::find_if(free_.begin(), free_.end(), [&](const auto& range) { return bytes <= range.second; });
+    if (fits != free_.end()) {
+      const auto [start, size] = *fits;
+      free_.erase(fits);
+      if (size > bytes) free_[start + bytes] = size - bytes;
+      return start;
+    }
+    if (bytes <= capacity_ - next_) return std::exchange(next_, next_ + bytes);
+    if (quarantine_.empty()) return std::nullopt;
+    release_oldest();
   }
-  live_[kGlobalBase + start] = bytes;
-  lazy_fill(shadow_ + start, bytes, std::byte{kAllocated});
-  return kGlobalBase + start;
+}
+
+// What rested longest may be handed out.
+void GlobalMemory::release_oldest() {
+  const auto it = freed_.find(quarantine_.front());
+  quarantine_.pop_front();
+  const Extent extent = it->second.extent;
+  freed_.erase(it);
+  const auto at = free_.emplace(extent.offset, extent.bytes).first;
+  if (const auto next = std::next(at); next != free_.end() && at->first + at->second == next->first) {
+    at->second += next->second;
+    free_.erase(next);
+  }
+  if (at == free_.begin()) return;
+  if (const auto before = std::prev(at); before->first + before->second == at->first) {
+    before->second += at->second;
+    free_.erase(at);
+  }
 }
 
 bool GlobalMemory::free(std::uint64_t address) noexcept {
   const std::lock_guard lock(mutex_);
   const auto it = live_.find(address);
   if (it == live_.end()) return false;
-  const std::uint64_t start = address - kGlobalBase;
-  unshare(start, it->second);
-  forget(start, it->second);
-  if (it->second >= kLazyBytes) {
+  const std::uint64_t start = address - kGlobalBase, bytes = it->second;
+  unshare(start, bytes);
+  forget(start, bytes);
+  if (bytes >= kLazyBytes) {
     // Pages that were filled lazily would come back as they were.
-    lazy_clear(data_ + start, it->second);
-    lazy_clear(shadow_ + start, it->second);
-    freed_[address] = it->second;
-    live_.erase(it);
-    return true;
+    lazy_clear(data_ + start, bytes);
+    lazy_clear(shadow_ + start, bytes);
+  } else {
+    std::memset(shadow_ + start, 0, bytes);
   }
-  std::memset(shadow_ + start, 0, it->second);
-  const std::uint64_t first_page = (start + 4095) / 4096 * 4096;
-  const std::uint64_t last_page = (start + it->second) / 4096 * 4096;
-  if (last_page > first_page) {
-    madvise(data_ + first_page, last_page - first_page, MADV_DONTNEED);
-    madvise(shadow_ + first_page, last_page - first_page, MADV_DONTNEED);
-  }
-  freed_[address] = it->second;
   live_.erase(it);
+  const Extent extent = extents_[address];
+  extents_.erase(address);
+  freed_[address] = {bytes, extent};
+  if (meets_shared(extent.offset, extent.bytes)) return true;  // the host has pages of it: they are never another's
+  return_pages(start, bytes);
+  quarantine_.push_back(address);
+  if (quarantine_.size() > kQuarantine) release_oldest();
   return true;
+}
+
+// Pages that the bytes had a share of, and nothing that lives. Precondition: they are no more among live_.
+void GlobalMemory::return_pages(std::uint64_t start, std::uint64_t bytes) noexcept {
+  std::uint64_t first = start / kPage * kPage, end = std::min((start + bytes + kPage - 1) / kPage * kPage, capacity_);
+  const auto after = live_.lower_bound(kGlobalBase + start);
+  if (after != live_.end()) end = std::min(end, (after->first - kGlobalBase) / kPage * kPage);
+  if (after != live_.begin()) {
+    const auto& [before, size] = *std::prev(after);
+    first = std::max(first, (before - kGlobalBase + size + kPage - 1) / kPage * kPage);
+  }
+  if (end <= first) return;
+  madvise(data_ + first, end - first, MADV_DONTNEED);
+  madvise(shadow_ + first, end - first, MADV_DONTNEED);
+}
+
+// An allocation is known by another address within it.
+void GlobalMemory::rename(std::uint64_t address, std::uint64_t to, std::uint64_t bytes) {
+  const Extent extent = extents_[address];
+  live_.erase(address);
+  extents_.erase(address);
+  live_[to] = bytes;
+  extents_[to] = extent;
 }
 
 std::uint64_t GlobalMemory::heap_allocate(std::uint64_t bytes) noexcept {
@@ -195,7 +246,8 @@ void GlobalMemory::mark_unwritten(std::uint64_t address, std::uint64_t bytes) no
 std::string GlobalMemory::describe(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
   if (const auto freed = freed_.upper_bound(address); freed != freed_.begin()) {
-    const auto& [start, bytes] = *std::prev(freed);
+    const auto& [start, was] = *std::prev(freed);
+    const std::uint64_t bytes = was.bytes;
     if (address - start < bytes)
       return fmt::format("byte {} of an allocation of {} bytes that was freed", address - start, bytes);
   }

@@ -6,15 +6,19 @@
 //
 // Addresses are the device's own: an arena at kGlobalBase that is reserved once and handed out front to back, 512-byte
 // aligned with a gap of 4 KiB behind each allocation (512 bytes for malloc of kernels), so that a step over the end
-// lands on bytes that the shadow knows to be nobody's. Freed ranges are not handed out again until the arena is used
-// up.
+// lands on bytes that the shadow knows to be nobody's. Pages where nothing lives any more go back to the system at
+// once. The addresses of the last kQuarantine allocations that were freed are not handed out again, so that whoever
+// uses one still is told of what it was; older ones are, lowest first, so that a long run takes no more than what
+// lives.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "tessera/emulator/virtual_memory.h"
@@ -113,11 +117,19 @@ class GlobalMemory {
   std::map<std::uint64_t, std::uint64_t> live() const;
   /// A copy of another memory, which describe() should speak of.
   void describe_as(const GlobalMemory& other) { live_ = other.live(); }
+  /// Allocations whose addresses rest after their free, unless the arena is full.
+  static constexpr std::size_t kQuarantine = 1024;
   /// "allocation of 256 bytes at 0x7000..., 4 bytes past its end" or the like.
   std::string describe(std::uint64_t address) const;
 
  private:
   std::uint64_t allocate(std::uint64_t bytes, std::uint64_t gap);
+  /// The start of so many bytes of the arena; nothing where there are none.
+  std::optional<std::uint64_t> take(std::uint64_t bytes);
+  void release_oldest();
+  void return_pages(std::uint64_t start, std::uint64_t bytes) noexcept;
+  void rename(std::uint64_t address, std::uint64_t to, std::uint64_t bytes);
+  bool meets_shared(std::uint64_t start, std::uint64_t bytes) const noexcept;
   void share_pages(std::uint64_t first, std::uint64_t bytes, void* host);
   void unshare(std::uint64_t start, std::uint64_t bytes) noexcept;
   void look_at(std::atomic<std::uint8_t>& page) const noexcept;
@@ -135,9 +147,19 @@ class GlobalMemory {
   std::byte* data_ = nullptr;
   std::uint8_t* shadow_ = nullptr;
   std::atomic<std::uint8_t>* pages_ = nullptr;
-  std::map<std::uint64_t, std::uint64_t> live_;   // start -> bytes
-  std::map<std::uint64_t, std::uint64_t> freed_;  // start -> bytes, reused when next_ reaches the end
-  std::map<std::uint64_t, std::uint64_t> heap_;   // start -> bytes, of the live ones that kernels made
+  struct Extent {
+    std::uint64_t offset = 0, bytes = 0;  // what it takes of the arena, its gap included
+  };
+  struct Freed {
+    std::uint64_t bytes = 0;
+    Extent extent;
+  };
+  std::map<std::uint64_t, std::uint64_t> live_;  // start -> bytes
+  std::map<std::uint64_t, Extent> extents_;      // of the live ones, by start
+  std::map<std::uint64_t, Freed> freed_;         // in quarantine or never to be reused, by start
+  std::deque<std::uint64_t> quarantine_;         // their starts, the oldest first
+  std::map<std::uint64_t, std::uint64_t> free_;  // offset -> bytes of the arena below next_, neighbours joined
+  std::map<std::uint64_t, std::uint64_t> heap_;  // start -> bytes, of the live ones that kernels made
   std::uint64_t heap_bytes_ = 0;
   std::map<std::uint64_t, std::uint64_t> shared_;  // page offset -> bytes
   std::map<std::uint64_t, std::uint64_t> mapped_;  // offset -> bytes of PhysicalMemory

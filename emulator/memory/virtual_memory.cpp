@@ -47,8 +47,7 @@ std::uint64_t GlobalMemory::reserve_addresses(std::uint64_t bytes, std::uint64_t
   const std::uint64_t end = (address - kGlobalBase + bytes + alignment) / 4096 * 4096;
   mmap(shadow_ + page, end - page, PROT_READ | PROT_WRITE, kAnonymous, -1, 0);
   std::memset(shadow_ + end, 0, address - kGlobalBase + bytes + alignment - end);
-  live_.erase(address);
-  live_[found] = bytes;
+  rename(address, found, bytes);
   return found;
 }
 
