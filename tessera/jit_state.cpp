@@ -11,6 +11,7 @@
 #include "generator/selectors.h"
 #include "runtime/nvrtc.h"
 #include "runtime/underway.h"
+#include "tessera/internal/compiling.h"
 
 namespace tessera {
 
@@ -121,7 +122,9 @@ std::shared_ptr<Kernel> Jit::State::hold(Plan plan, std::shared_ptr<const CacheE
   return kernel;
 }
 
-Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundle, const std::string& warning) {
+Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundle, const std::string& warning,
+                          std::optional<JitEvent>& end) {
+  const Compiling compiling(request.keys.source);
   if (!warning.empty()) {
     emit_event(
         {.kind = JitEvent::Kind::warning, .kernel = request.kernel, .tier = CacheTier::compiled, .message = warning});
@@ -135,19 +138,37 @@ Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundl
       {.kind = JitEvent::Kind::compile_started, .kernel = request.kernel, .tier = CacheTier::compiled, .message = {}});
   try {
     Image image = compiler->compile(bundle);
-    emit_event({.kind = JitEvent::Kind::compile_finished,
-                .kernel = request.kernel,
-                .tier = CacheTier::compiled,
-                .milliseconds = image.report.compile_ms,
-                .message = {}});
+    end = JitEvent{.kind = JitEvent::Kind::compile_finished,
+                   .kernel = request.kernel,
+                   .tier = CacheTier::compiled,
+                   .milliseconds = image.report.compile_ms,
+                   .message = {}};
     return image;
   } catch (const Error& error) {
-    emit_event({.kind = JitEvent::Kind::compile_failed,
-                .kernel = request.kernel,
-                .tier = CacheTier::compiled,
-                .message = error.what()});
+    end = JitEvent{.kind = JitEvent::Kind::compile_failed,
+                   .kernel = request.kernel,
+                   .tier = CacheTier::compiled,
+                   .message = error.what()};
     throw;
   }
+}
+
+std::shared_ptr<const CacheEntry> Jit::State::find_or_build(const CacheRequest& request, const SourceBundle& bundle,
+                                                            const std::string& warning, bool* did_build) {
+  std::optional<JitEvent> end;
+  std::shared_ptr<const CacheEntry> entry;
+  try {
+    const Awaiting awaiting(request.keys.source, request.kernel);
+    entry = cache.find_or_build(request, [&] {
+      if (did_build != nullptr) *did_build = true;
+      return compile(request, bundle, warning, end);
+    });
+  } catch (...) {
+    if (end) emit_event(*end);
+    throw;
+  }
+  if (end) emit_event(*end);
+  return entry;
 }
 
 std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Plan& plan, const SourceBundle& bundle) {
@@ -166,8 +187,9 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile(const Plan& plan, 
     warning = fmt::format("{}: not in the cache, compiling at run time; warm it with: {}", request.kernel,
                           warm_command(plan.problem));
   request.source = source(plan);  // one file of all: made where code is, kept beside it
+  const Awaiting awaiting(request.keys.source, request.kernel);
   if (options.compile_time_limit.count() > 0) return find_or_compile_within_limit(request, bundle, warning);
-  return said(request, cache.find_or_build(request, [&] { return compile(request, bundle, warning); }));
+  return said(request, find_or_build(request, bundle, warning));
 }
 
 std::shared_ptr<const CacheEntry> Jit::State::said(const CacheRequest& request,
@@ -188,7 +210,7 @@ std::shared_ptr<const CacheEntry> Jit::State::find_or_compile_within_limit(const
     if (!slot.result.valid()) {
       std::packaged_task<Result()> task([this, request, bundle, warning]() -> Result {
         const Underway underway;  // storing it, too: nobody waits for this thread but the end of the process
-        return cache.find_or_build(request, [&] { return compile(request, bundle, warning); });
+        return find_or_build(request, bundle, warning);
       });
       slot.result = task.get_future().share();
       try {

@@ -141,10 +141,7 @@ class WarmRun {
         throw Error(ErrorKind::io, "in no folder, and the remote cache does not have it");
       if (entry == nullptr) {
         request.source = state_.source(plan);
-        entry = jit_.cache().find_or_build(request, [&] {
-          did_build = true;
-          return state_.compile(request, bundle);
-        });
+        entry = state_.find_or_build(request, bundle, {}, &did_build);
       }
       // What a folder had is not in the store yet, perhaps.
       if (jit_.options().remote.is_written && entry->tier != CacheTier::compiled && entry->tier != CacheTier::remote)

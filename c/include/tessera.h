@@ -108,7 +108,9 @@ typedef struct tessera_event {
   double milliseconds;  ///< that a compile took
 } tessera_event;
 
-/// Called on the thread where it happened, from several threads at once. It may call the library, but for closing.
+/// Called on the thread where it happened, from several threads at once. It may call the library, but for closing: a
+/// kernel whose compile has finished or failed, too. At COMPILE_STARTED the kernel that is being compiled, and one that
+/// waits for it on another thread, cannot be waited for: asking for them is TESSERA_USAGE.
 typedef void (*tessera_event_callback)(void* user_data, const tessera_event* event);
 
 /// Each member is the option of the same name of the C++ JitOptions, a flag of the command and an environment variable

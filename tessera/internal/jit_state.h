@@ -67,9 +67,11 @@ struct Jit::State {
 
   /// By the compile policy, within the time limit.
   std::shared_ptr<const CacheEntry> find_or_compile(const Plan& plan, const SourceBundle& bundle);
-  /// The build function of the cache: compiles and reports. Throws Error{io} where there is no compiler.
-  /// `warning`: an event of its own before, if not empty.
-  Image compile(const CacheRequest& request, const SourceBundle& bundle, const std::string& warning = {});
+  /// The cache's entry, built where it has none: compiled, with events. Those of the end come when nobody waits for the
+  /// compile any more, so that their function may ask for the kernel. Throws Error{io} where there is no compiler.
+  /// `warning`: an event of its own before, if not empty. did_build: whether it was compiled here.
+  std::shared_ptr<const CacheEntry> find_or_build(const CacheRequest& request, const SourceBundle& bundle,
+                                                  const std::string& warning = {}, bool* did_build = nullptr);
   void emit_event(const JitEvent& event) const;
   /// An event for what the remote tier served.
   std::shared_ptr<const CacheEntry> said(const CacheRequest& request, std::shared_ptr<const CacheEntry> entry) const;
@@ -85,6 +87,9 @@ struct Jit::State {
   std::shared_ptr<const CacheEntry> find_or_compile_within_limit(const CacheRequest& request,
                                                                  const SourceBundle& bundle,
                                                                  const std::string& warning);
+  /// end: the event of the end, still to be told; nothing where the compile did not begin.
+  Image compile(const CacheRequest& request, const SourceBundle& bundle, const std::string& warning,
+                std::optional<JitEvent>& end);
 
   std::once_flag compiler_once_;
   std::shared_ptr<Compiler> compiler_;

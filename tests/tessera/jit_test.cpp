@@ -155,6 +155,83 @@ TEST_CASE("jit: a warning policy compiles and tells") {
   CHECK(events[2].kind == JitEvent::Kind::compile_finished);
 }
 
+TEST_CASE("jit: an event function may ask for the kernel whose compile is over") {
+  const Fixture fixture;
+  Jit* asked = nullptr;
+  int found = 0, failed = 0;
+  const auto on_event = [&](const JitEvent& event) {
+    if (event.kind == JitEvent::Kind::compile_finished) found += asked->kernel(Problem(Fmha{})) != nullptr ? 1 : 0;
+    if (event.kind != JitEvent::Kind::compile_failed || failed++ > 0) return;
+    CHECK(error_of([&] { asked->kernel(Gemm{}); }).kind() == ErrorKind::compile);  // tried again, and told again
+  };
+  for (const int limit_ms : {0, 60000}) {
+    const auto jit = fixture.jit(
+        {.use_disk_cache = false, .compile_time_limit = std::chrono::milliseconds(limit_ms), .on_event = on_event});
+    asked = jit.get();
+    jit->kernel(Fmha{});
+  }
+  CHECK(found == 2);
+  fixture.compiler->fail_on = "gemm";
+  const auto jit = fixture.jit({.on_event = on_event});
+  asked = jit.get();
+  CHECK(error_of([&] { jit->kernel(Gemm{}); }).kind() == ErrorKind::compile);
+  CHECK(failed == 2);
+  // Of a warm-up, too.
+  const auto warming = fixture.jit({.use_disk_cache = false, .on_event = on_event});
+  asked = warming.get();
+  const Problem problems[] = {Fmha{}};
+  CHECK(warming->warm(problems).compiled == 1);
+  CHECK(found == 3);
+}
+
+TEST_CASE("jit: in the midst of a compile its kernel cannot be waited for, others can") {
+  const Fixture fixture;
+  Jit* asked = nullptr;
+  std::string refusal;
+  for (const int limit_ms : {0, 60000}) {
+    refusal.clear();
+    const auto jit = fixture.jit({.use_disk_cache = false,
+                                  .compile_time_limit = std::chrono::milliseconds(limit_ms),
+                                  .on_event = [&](const JitEvent& event) {
+                                    if (event.kind != JitEvent::Kind::compile_started || !refusal.empty()) return;
+                                    const Error error = error_of([&] { asked->kernel(Fmha{}); });
+                                    CHECK(error.kind() == ErrorKind::usage);
+                                    refusal = error.what();
+                                    asked->kernel(Fmha{.head_dim = 64});
+                                  }});
+    asked = jit.get();
+    jit->kernel(Fmha{});
+    CHECK(refusal.find("in the midst of its compile, which would wait for itself: ask when the compile has finished") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("jit: two compiles whose event functions ask for each other's kernel") {
+  const Fixture fixture;
+  Jit* asked = nullptr;
+  std::atomic<int> begun{0}, refused{0}, served{0};
+  const auto jit = fixture.jit({.on_event = [&](const JitEvent& event) {
+    if (event.kind != JitEvent::Kind::compile_started) return;
+    ++begun;
+    while (begun < 2) std::this_thread::yield();  // both compile
+    const int head_dim = event.kernel.find("_d64_") != std::string::npos ? 128 : 64;
+    try {
+      asked->kernel(Fmha{.head_dim = head_dim});
+      ++served;
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::usage);
+      ++refused;
+    }
+  }});
+  asked = jit.get();
+  {
+    const std::jthread other([&] { jit->kernel(Fmha{.head_dim = 64}); });
+    jit->kernel(Fmha{.head_dim = 128});
+  }
+  CHECK(refused == 1);
+  CHECK(served == 1);
+}
+
 TEST_CASE("jit: a waiter gives up at the time limit, the compile does not") {
   const Fixture fixture;
   fixture.compiler->delay_ms = 300;
