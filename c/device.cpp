@@ -8,6 +8,7 @@
 #include "base/launch_json.h"
 #include "c/handles.h"
 #include "tessera/cuda_device.h"
+#include "tessera/internal/loads.h"
 
 namespace tessera::c {
 
@@ -28,13 +29,16 @@ emulator::Schedule schedule_of(const char* name) {
               fmt::format("schedule = {}: must be one of fair, eager, lazy, adversarial, split, weak", name));
 }
 
-std::unique_ptr<Device> make_device(const tessera_device_options& given) {
+std::shared_ptr<Device> device_of(Shared& shared, const tessera_device_options& given) {
   if (given.kind == TESSERA_DEVICE_GPU) {
     if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) throw Error(ErrorKind::device, reason);
     if (given.ordinal < 0 || given.ordinal >= cuda_device_count())
       throw Error(ErrorKind::usage,
                   fmt::format("ordinal = {}: {} GPUs are visible, from 0 on", given.ordinal, cuda_device_count()));
-    return make_cuda_device(given.ordinal, true);
+    const std::lock_guard lock(shared.mutex);
+    std::shared_ptr<Device>& gpu = shared.gpus[given.ordinal];
+    if (gpu == nullptr) gpu = make_cuda_device(given.ordinal, true);
+    return gpu;
   }
   if (given.kind != TESSERA_DEVICE_EMULATOR)
     throw Error(ErrorKind::usage,
@@ -50,7 +54,7 @@ std::unique_ptr<Device> make_device(const tessera_device_options& given) {
   options.schedule = schedule_of(given.schedule);
   options.max_seconds = given.max_seconds;
   options.detects_races = given.detects_races != 0;
-  return std::make_unique<emulator::EmulatedDevice>(options);
+  return std::make_shared<emulator::EmulatedDevice>(options);
 }
 
 /// Null, or addresses that no host pointer is taken for, are refused here: a driver's own refusal comes late.
@@ -74,12 +78,7 @@ tessera_status tessera_device_open(tessera_jit* jit, const tessera_device_option
         options == nullptr ? tessera_device_options{} : c::sized(options, "tessera_device_options");
     auto handle = std::make_unique<tessera_device>();
     handle->shared = jit->shared;
-    std::unique_ptr<Device> made = c::make_device(given);
-    handle->device = made.get();
-    {
-      const std::lock_guard lock(jit->shared->mutex);
-      jit->shared->devices.push_back(std::move(made));
-    }
+    handle->device = c::device_of(*jit->shared, given);
     *device = handle.release();
   });
 }
@@ -87,6 +86,7 @@ tessera_status tessera_device_open(tessera_jit* jit, const tessera_device_option
 void tessera_device_close(tessera_device* device) {
   if (device == nullptr) return;
   for (const std::uint64_t address : device->allocated) device->device->free(address);
+  if (device->device->info().is_emulated) drop_loads(*device->device);
   delete device;
 }
 
@@ -156,7 +156,7 @@ tessera_status tessera_device_poison(tessera_device* device, uint64_t to, uint8_
     c::require(device, "device");
     if (bytes == 0) return;
     if (to == 0) throw Error(ErrorKind::usage, "a device address is 0");
-    if (auto* const emulated = dynamic_cast<emulator::EmulatedDevice*>(device->device))
+    if (auto* const emulated = dynamic_cast<emulator::EmulatedDevice*>(device->device.get()))
       emulated->poison(to, value, bytes);
     else
       device->device->set_bytes(to, value, bytes);

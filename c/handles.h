@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <unordered_set>
-#include <vector>
 
 #include "tessera.h"
 #include "tessera/device.h"
@@ -20,10 +20,10 @@
 namespace tessera::c {
 
 /// What a jit's handle, its kernels' and its devices' share: the last of them that is closed ends it. Code that was
-/// loaded on a device goes with its kernel, before the device.
+/// loaded on a GPU goes with its kernel, before the GPU: launches of it may be running, and graphs hold it.
 struct Shared {
   std::mutex mutex;
-  std::vector<std::unique_ptr<Device>> devices;  // under the mutex
+  std::map<int, std::shared_ptr<Device>> gpus;  // by ordinal, under the mutex
   Jit jit;
 
   explicit Shared(JitOptions options) : jit(std::move(options)) {}
@@ -83,7 +83,7 @@ struct tessera_jit {
 
 struct tessera_device {
   std::shared_ptr<tessera::c::Shared> shared;
-  tessera::Device* device = nullptr;  ///< one of shared->devices
+  std::shared_ptr<tessera::Device> device{};  ///< a GPU is one of shared->gpus
   std::mutex mutex{};
   std::unordered_set<std::uint64_t> allocated{};  ///< under the mutex
 };

@@ -19,9 +19,10 @@
 // a function; a callback must not throw one either, nor longjmp.
 //
 // Ownership. Who opens a handle closes it: jit, device, kernel. Handles may be closed in any order: a kernel keeps what
-// it needs of its jit, and code and device live as long as a kernel that was launched there. A `char**` out parameter
-// receives a text that the caller frees by tessera_text_free(); a `const char*` that is returned belongs to the library
-// and lives as long as its function says. Texts are UTF-8 and end with a zero byte; texts that are given are copied.
+// it needs of its jit. An emulated device ends when it is closed; code on a GPU lives as long as its kernel. A `char**`
+// out parameter receives a text that the caller frees by tessera_text_free(); a `const char*` that is returned belongs
+// to the library and lives as long as its function says. Texts are UTF-8 and end with a zero byte; texts that are given
+// are copied.
 //
 // Threads. Every function may be called from any thread at any time, except that a handle must not be closed while
 // another thread is inside a call with it.
@@ -285,7 +286,7 @@ typedef struct tessera_device_options {
 
 /// A device that kernels of this jit may be launched on. options: null for the emulator. Errors: USAGE, DEVICE.
 tessera_status tessera_device_open(tessera_jit* jit, const tessera_device_options* options, tessera_device** device);
-/// Null is allowed. Frees the memory that was allocated on it.
+/// Null is allowed. Frees the memory that was allocated on it; an emulated device ends, with all of its address space.
 void tessera_device_close(tessera_device* device);
 
 /// {"name", "compute_major", "compute_minor", "num_sms", "memory_bytes", "driver_version", "ordinal", "is_emulated"}

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -57,6 +58,14 @@ std::vector<double> expected_row(const std::vector<std::uint16_t>& q, const std:
   }
   for (double& value : row) value /= sum;
   return row;
+}
+
+/// Bytes that the process has mapped or reserved.
+std::uint64_t address_space() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t pages = 0;
+  file >> pages;
+  return pages * 4096;
 }
 
 /// A launch's arguments by name.
@@ -275,4 +284,52 @@ TEST_CASE("c: a failure in the emulator is the status, and the findings come all
   REQUIRE(!list.empty());
   CHECK(list[0]["is_failure"] == true);
   CHECK(has(tessera_error_message(), list[0]["name"]));
+}
+
+TEST_CASE("c: an emulated device that is closed gives back its address space and the code there") {
+  const JitHandle jit = open_jit();
+  const KernelHandle kernel = kernel_of(jit, "copy2d", {{"dtype", "u8"}});
+  const std::vector<std::uint16_t> row(32, 0x1234);
+  std::uint64_t before = 0;
+  for (int i = 0; i < 1200; ++i) {
+    const DeviceHandle device = open_device(jit);
+    if (i == 10) before = address_space();
+    if (i % 50 != 0) continue;
+    Arguments arguments(kernel);
+    arguments.size("dim0") = 64;
+    arguments.size("dim1") = 1;
+    arguments.buffer("x") = uploaded(device, row);
+    arguments.buffer("y") = uploaded(device, std::vector<std::uint16_t>(32));
+    const tessera_arguments given = arguments.get();
+    REQUIRE(said(tessera_kernel_launch(kernel.get(), device.get(), nullptr, &given)) == "ok");
+    REQUIRE(said(tessera_device_synchronize(device.get(), nullptr, nullptr)) == "ok");
+    std::vector<std::uint16_t> copied(32);
+    REQUIRE(said(tessera_device_download(device.get(), copied.data(), arguments.buffer("y"), 64, nullptr)) == "ok");
+    CHECK(copied == row);
+  }
+  CHECK(address_space() < before + (std::uint64_t{1} << 30));
+}
+
+TEST_CASE("c: an event function asks for the kernel that was compiled") {
+  struct Asked {
+    tessera_jit* jit = nullptr;
+    std::string at_start, at_end;
+  } asked;
+  auto options = defaults<tessera_jit_options>();
+  options.user_data = &asked;
+  options.on_event = [](void* user_data, const tessera_event* event) {
+    Asked& all = *static_cast<Asked*>(user_data);
+    tessera_kernel* kernel = nullptr;
+    const tessera_field field{"dtype", "u8"};
+    const auto ask = [&] { return said(tessera_jit_kernel(all.jit, "copy2d", &field, 1, &kernel)); };
+    if (event->kind == TESSERA_EVENT_COMPILE_STARTED) all.at_start = ask();
+    if (event->kind == TESSERA_EVENT_COMPILE_FINISHED) all.at_end = ask();
+    tessera_kernel_close(kernel);
+  };
+  const JitHandle jit = open_jit(options);
+  asked.jit = jit.get();
+  kernel_of(jit, "copy2d", {{"dtype", "u8"}});
+  CHECK(has(asked.at_start, "usage: "));
+  CHECK(has(asked.at_start, "ask when the compile has finished"));
+  CHECK(asked.at_end == "ok");
 }
