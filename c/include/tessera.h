@@ -182,7 +182,8 @@ typedef struct tessera_warm_options {
 /// Compiles what a shape list needs and no cache has. shapes_json: the text of a list as `tessera warm` takes it
 /// (docs/cli.md), {"kernels": [{"op": "fmha", "head_dim": [64, 128]}]}. options: may be null. The report has the keys
 /// of `tessera warm --json`; a kernel that failed has "error" in "entries", and the call is TESSERA_OK all the same.
-/// Errors: USAGE (the list; each mistake is a note with line, column and caret), IO (no compiler).
+/// Errors: USAGE (the list; the first mistake is the message, each further one a note, with line, column and caret), IO
+/// (no compiler).
 tessera_status tessera_jit_warm(tessera_jit* jit, const char* shapes_json, const tessera_warm_options* options,
                                 char** report_json);
 /// Would the caches serve the list without compiling? Needs no GPU and no compiler. {"covered", "problems", "kernels",
