@@ -11,13 +11,15 @@
 #include <nanobind/stl/vector.h>
 #include <tessera.h>
 
-#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "exchange.h"
+#include "interpreter.h"
 #include "launch_values.h"
 #include "prepared.h"
 #include "xla.h"
@@ -57,7 +59,7 @@ template <class F>
 void check_unlocked(const F& f) {
   tessera_status status = TESSERA_OK;
   {
-    const nb::gil_scoped_release unlocked;
+    const interpreter::Unlocked unlocked;
     status = f();
   }
   check(status);
@@ -77,11 +79,21 @@ std::vector<tessera_field> c_fields(const Fields& fields) {
 
 const char* c_text(const std::optional<std::string>& text) { return text ? text->c_str() : nullptr; }
 
+/// Functions for events, by a number: a jit may outlive the object that opened it, where a kernel of it is still used.
+/// With the interpreter's lock alone.
+std::unordered_map<std::uintptr_t, nb::object>& event_functions() {
+  static auto* const all = new std::unordered_map<std::uintptr_t, nb::object>();  // outlives the interpreter's modules
+  return *all;
+}
+
 void on_event(void* user_data, const tessera_event* event) {
   static constexpr const char* kKinds[] = {"hit", "compile_started", "compile_finished", "compile_failed", "warning"};
-  const nb::gil_scoped_acquire locked;
+  const interpreter::Locked locked;
+  if (!locked) return;
+  const auto at = event_functions().find(reinterpret_cast<std::uintptr_t>(user_data));
+  if (at == event_functions().end()) return;
+  const nb::object function = at->second;
   try {
-    const nb::handle function(static_cast<PyObject*>(user_data));
     function(event->kind >= 0 && event->kind < 5 ? kKinds[event->kind] : "other", event->kernel, event->tier,
              event->message, event->milliseconds);
   } catch (nb::python_error& error) {
@@ -98,8 +110,7 @@ class Jit {
       std::int64_t cache_max_bytes, const std::optional<std::string>& nvrtc,
       const std::optional<std::string>& repro_dir, std::int64_t compile_time_limit_ms, std::int32_t compile_policy,
       bool no_disk_cache, bool trust_cache_dir, bool require_compiler, bool check_pointers, bool ignore_environment,
-      nb::object event_function)
-      : event_function_(std::move(event_function)) {
+      nb::object event_function) {
     tessera_jit_options options{};
     options.struct_size = sizeof options;
     options.cache_dir = c_text(cache_dir);
@@ -114,15 +125,23 @@ class Jit {
     options.require_compiler = require_compiler;
     options.check_pointers = check_pointers;
     options.ignore_environment = ignore_environment;
-    if (!event_function_.is_none()) {
+    if (!event_function.is_none()) {
+      static std::uintptr_t last = 0;
+      event_ = ++last;
+      event_functions().emplace(event_, std::move(event_function));
       options.on_event = on_event;
-      options.user_data = event_function_.ptr();
+      options.user_data = reinterpret_cast<void*>(event_);  // NOLINT
     }
-    check(tessera_jit_open(&options, &jit_));
+    const tessera_status status = tessera_jit_open(&options, &jit_);
+    if (status != TESSERA_OK) event_functions().erase(event_);
+    check(status);
   }
   ~Jit() {
-    const nb::gil_scoped_release unlocked;  // compiles that are waited for may call on_event
-    tessera_jit_close(jit_);
+    {
+      const interpreter::Unlocked unlocked;  // compiles that are waited for may call on_event
+      tessera_jit_close(jit_);
+    }
+    event_functions().erase(event_);
   }
   Jit(const Jit&) = delete;
   Jit& operator=(const Jit&) = delete;
@@ -142,12 +161,15 @@ class Jit {
     options.user_data = &progress;
     options.on_progress = [](void* user_data, const tessera_progress* at) -> std::int32_t {
       Progress& state = *static_cast<Progress*>(user_data);
-      const nb::gil_scoped_acquire locked;
+      const interpreter::Locked locked;
+      if (!locked) return 1;
       try {
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
         if (state.function.is_none()) return 0;
         const nb::object stops = state.function(at->done, at->total, at->seconds, at->seconds_left, at->kernel);
-        return stops.is_none() || !nb::cast<bool>(stops) ? 0 : 1;
+        const int is_true = PyObject_IsTrue(stops.ptr());
+        if (is_true < 0) throw nb::python_error();
+        return is_true;
       } catch (nb::python_error& error) {
         if (!state.error) state.error.emplace(std::move(error));
         return 1;
@@ -194,7 +216,7 @@ class Jit {
 
  private:
   tessera_jit* jit_ = nullptr;
-  nb::object event_function_;
+  std::uintptr_t event_ = 0;  ///< 0: no function
 };
 
 class Kernel {
@@ -270,7 +292,7 @@ class Device {
     char* findings = nullptr;
     tessera_status status = TESSERA_OK;
     {
-      const nb::gil_scoped_release unlocked;
+      const interpreter::Unlocked unlocked;
       status = tessera_device_synchronize(device_, nullptr, &findings);
     }
     if (findings == nullptr) check(status);
@@ -383,6 +405,8 @@ NB_MODULE(_core, m) {
   m.def("plan", plan, "op"_a, "fields"_a);
   m.def("describe", describe, "array"_a);
   m.def("xla_remember", remember_for_xla, "text"_a, "arguments"_a, "operands"_a, "results"_a, "with_workspace"_a);
+  m.def("_end_callbacks", interpreter::end_callbacks);
+  nb::module_::import_("atexit").attr("register")(m.attr("_end_callbacks"));
   m.def("xla_set_functions", xla::set_functions, "restore"_a, "emulate"_a);
   m.def("xla_handler", xla::handler, "platform"_a);
   m.def("signature", signature, "positional"_a, "named"_a);

@@ -1,8 +1,10 @@
 """The package: what importing costs, errors, lists of kernels, tensors of other libraries, stubs."""
 
 import ast
+import gc
 import importlib.metadata
 import json
+import multiprocessing
 import pathlib
 import subprocess
 import sys
@@ -88,6 +90,93 @@ def test_lists_are_planned_warmed_and_checked(tmp_path):
 
     with pytest.raises(KeyError, match="mine"):
         tessera.Jit(cache_dir=tmp_path).warm(LIST, on_progress=fails)
+    # Any truth value stops, and one that is none is told.
+    two = [{"op": "fmha", "head_dim": [64, 80]}]
+    for truth, cancelled in ((1, True), ("stop", True), (numpy.True_, True), (0, False), ([], False)):
+        report = tessera.Jit(cache_dir=tmp_path).warm(two, jobs=1, on_progress=lambda *step: truth)
+        assert report["cancelled"] is cancelled, truth
+    with pytest.raises(ValueError, match="ambiguous"):
+        tessera.Jit(cache_dir=tmp_path).warm(two, on_progress=lambda *step: numpy.zeros(2))
+
+
+def test_on_event_may_ask_for_the_kernel(tmp_path):
+    asked = []
+
+    def on_event(kind, *rest):
+        if kind == "hit":
+            return
+        try:
+            asked.append((kind, tessera.Kernel("fmha", head_dim=64, jit=jit).name))
+        except tessera.UsageError as error:
+            asked.append((kind, error.message))
+
+    jit = tessera.Jit(cache_dir=tmp_path, on_event=on_event)
+    name = tessera.Kernel("fmha", head_dim=64, jit=jit).name
+    (first, refusal), second = asked[:2]
+    assert first == "compile_started" and "ask when the compile has finished" in refusal
+    assert second == ("compile_finished", name)
+
+
+ENDINGS = {
+    "emulating": "while True: tessera.fmha(q, q, q, device='emulator')",
+    "warming": "tessera.Jit(cache_dir=folder, on_event=lambda *event: None).warm([{'op': 'fmha', 'head_dim': [64, 80]}], jobs=1, on_progress=lambda *step: 0)",
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize("delay", (0.1, 0.5))
+def test_a_daemon_thread_meets_the_end_of_the_process(tmp_path, name, delay):
+    code = f"""
+import builtins, sys, threading, time, numpy, tessera
+folder = sys.argv[1]
+q = numpy.zeros((1, 256, 2, 64), numpy.float16)
+tessera.fmha(q[:, :8], q[:, :8], q[:, :8], device="emulator")
+def work():
+    {ENDINGS[name]}
+class Slow:
+    def __del__(self):
+        time.sleep(1)  # the interpreter has begun to end, and others may take its lock
+builtins.keep = Slow()
+threading.Thread(target=work, daemon=True).start()
+time.sleep({delay})
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _emulate(window):
+    q = numpy.ones((1, 8, 1, 64), numpy.float16)
+    return float(tessera.fmha(q, q, q, window=(window, 0), device="emulator").sum())
+
+
+def test_children_of_fork_emulate_where_no_thread_does():
+    expected = [_emulate(window) for window in (1, 2, 3)]
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map_async(_emulate, (1, 2, 3)).get(timeout=120) == expected
+
+
+def test_what_the_emulator_is_given_it_gives_back():
+    """Memory of launches, and the address space of emulators: their number has no bound."""
+    kernel = tessera.Kernel("fmha", head_dim=64, dtype="f16")
+    q = numpy.ones((1, 4, 1, 64), numpy.float16)
+
+    def pages(at):
+        gc.collect()
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[at])
+
+    def bind(times):
+        for _ in range(times):
+            kernel.bind(q=q, k=q, v=q, device="emulator")
+
+    bind(500)
+    before = pages(1)
+    bind(2000)
+    assert pages(1) - before < 1000  # 4 MB; eight pages of each would be 64 MB
+    tessera.Emulator()
+    before = pages(0)
+    for _ in range(1200):
+        tessera.Emulator()
+    assert pages(0) - before < 2**18  # 1 GiB
 
 
 class Exported:
