@@ -223,23 +223,17 @@ class Kernel {
  public:
   Kernel(const Jit& jit, const std::string& op, const Fields& fields) {
     const std::vector<tessera_field> all = c_fields(fields);
-    check_unlocked([&] { return tessera_jit_kernel(jit.get(), op.c_str(), all.data(), all.size(), &kernel_); });
+    tessera_kernel* made = nullptr;
+    check_unlocked([&] { return tessera_jit_kernel(jit.get(), op.c_str(), all.data(), all.size(), &made); });
+    kernel_.reset(made, tessera_kernel_close);
   }
-  ~Kernel() { tessera_kernel_close(kernel_); }
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
 
-  tessera_kernel* get() const { return kernel_; }
-  std::vector<std::string> names(std::int32_t kind) const {
-    std::vector<std::string> all;
-    for (std::size_t i = 0; i < tessera_kernel_count(kernel_, kind); ++i)
-      all.emplace_back(tessera_kernel_argument_name(kernel_, kind, i));
-    return all;
-  }
+  tessera_kernel* get() const { return kernel_.get(); }
+  const std::shared_ptr<tessera_kernel>& shared() const { return kernel_; }
   void prepare(const Device* device) const;
 
  private:
-  tessera_kernel* kernel_ = nullptr;
+  std::shared_ptr<tessera_kernel> kernel_;
 };
 
 class Device {
@@ -305,13 +299,13 @@ class Device {
 };
 
 void Kernel::prepare(const Device* device) const {
-  check_unlocked([&] { return tessera_kernel_prepare(kernel_, device == nullptr ? nullptr : device->get()); });
+  check_unlocked([&] { return tessera_kernel_prepare(kernel_.get(), device == nullptr ? nullptr : device->get()); });
 }
 
 /// The values of a kernel's launches, by index.
 class Arguments {
  public:
-  explicit Arguments(const Kernel& kernel) : values_(kernel.get()) {}
+  explicit Arguments(const Kernel& kernel) : values_(kernel.shared()) {}
 
   const LaunchValues& values() const { return values_; }
   Arguments copy() const { return *this; }
@@ -326,8 +320,8 @@ class Arguments {
     std::int64_t bytes = 0;
     const tessera_arguments arguments = values_.get();
     check_unlocked([&] {
-      return tessera_kernel_workspace_bytes(values_.kernel, device == nullptr ? nullptr : device->get(), &arguments,
-                                            &bytes);
+      return tessera_kernel_workspace_bytes(values_.kernel.get(), device == nullptr ? nullptr : device->get(),
+                                            &arguments, &bytes);
     });
     return bytes;
   }
@@ -335,9 +329,9 @@ class Arguments {
     const tessera_arguments arguments = values_.get();
     auto* const cu_stream = reinterpret_cast<void*>(stream);  // NOLINT
     if (device == nullptr)
-      check(tessera_kernel_launch(values_.kernel, nullptr, cu_stream, &arguments));
+      check(tessera_kernel_launch(values_.kernel.get(), nullptr, cu_stream, &arguments));
     else
-      check_unlocked([&] { return tessera_kernel_launch(values_.kernel, device->get(), cu_stream, &arguments); });
+      check_unlocked([&] { return tessera_kernel_launch(values_.kernel.get(), device->get(), cu_stream, &arguments); });
   }
 
  private:
@@ -364,7 +358,11 @@ bool launch_prepared(Prepared& prepared, const nb::tuple& tensors, std::optional
 /// text: the call; operands, results: indices of buffers, in XLA's order.
 void remember_for_xla(const std::string& text, const Arguments& arguments, std::vector<std::size_t> operands,
                       std::vector<std::size_t> results, bool with_workspace) {
-  xla::remember(text, {arguments.values(), std::move(operands), std::move(results), with_workspace});
+  xla::SharedCall call = std::make_shared<const xla::Call>(
+      xla::Call{arguments.values(), std::move(operands), std::move(results), with_workspace});
+  xla::SharedCall before = xla::remember(text, std::move(call));
+  const interpreter::Unlocked unlocked;  // its kernel may be the last of a jit, whose end waits for compiles
+  before.reset();
 }
 
 std::optional<nb::bytes> signature(const nb::tuple& positional, const nb::dict& named) {
@@ -405,10 +403,10 @@ NB_MODULE(_core, m) {
   m.def("plan", plan, "op"_a, "fields"_a);
   m.def("describe", describe, "array"_a);
   m.def("xla_remember", remember_for_xla, "text"_a, "arguments"_a, "operands"_a, "results"_a, "with_workspace"_a);
+  m.def("xla_set_functions", xla::set_functions, "restore"_a, "emulate"_a);
+  m.def("xla_handler", xla::handler, "what"_a);
   m.def("_end_callbacks", interpreter::end_callbacks);
   nb::module_::import_("atexit").attr("register")(m.attr("_end_callbacks"));
-  m.def("xla_set_functions", xla::set_functions, "restore"_a, "emulate"_a);
-  m.def("xla_handler", xla::handler, "platform"_a);
   m.def("signature", signature, "positional"_a, "named"_a);
   nb::class_<Jit>(m, "Jit")
       .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, std::int64_t,
@@ -430,7 +428,6 @@ NB_MODULE(_core, m) {
                      if (text == nullptr) raise(TESSERA_INTERNAL);
                      return text;
                    })
-      .def("names", &Kernel::names, "kind"_a)
       .def("prepare", &Kernel::prepare, "device"_a.none());
   nb::class_<Device>(m, "Device")
       .def(nb::init<const Jit&, std::int32_t, std::int32_t, const std::string&, std::uint64_t, const std::string&,

@@ -6,14 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 struct LaunchValues {
-  explicit LaunchValues(tessera_kernel* of)
-      : kernel(of),
-        sizes(tessera_kernel_count(of, TESSERA_SIZE), TESSERA_USE_DEFAULT),
-        scalars(tessera_kernel_count(of, TESSERA_SCALAR), std::numeric_limits<double>::quiet_NaN()),
-        buffers(tessera_kernel_count(of, TESSERA_BUFFER), 0) {}
+  explicit LaunchValues(std::shared_ptr<tessera_kernel> of)
+      : kernel(std::move(of)),
+        sizes(tessera_kernel_count(kernel.get(), TESSERA_SIZE), TESSERA_USE_DEFAULT),
+        scalars(tessera_kernel_count(kernel.get(), TESSERA_SCALAR), std::numeric_limits<double>::quiet_NaN()),
+        buffers(tessera_kernel_count(kernel.get(), TESSERA_BUFFER), 0) {}
 
   /// As the C interface takes them; valid as long as these are.
   tessera_arguments get() const {
@@ -30,7 +32,7 @@ struct LaunchValues {
     return arguments;
   }
 
-  tessera_kernel* kernel;
+  std::shared_ptr<tessera_kernel> kernel;
   std::vector<std::int64_t> sizes;
   std::vector<double> scalars;
   std::vector<std::uint64_t> buffers;

@@ -70,6 +70,6 @@ Prepared::Outcome Prepared::launch(const nb::tuple& tensors, std::optional<std::
   }
   if (!is_current(ordinal_)) return Outcome::not_served;
   const tessera_arguments arguments = values_.get();
-  status = tessera_kernel_launch(values_.kernel, nullptr, on, &arguments);
+  status = tessera_kernel_launch(values_.kernel.get(), nullptr, on, &arguments);
   return Outcome::launched;
 }

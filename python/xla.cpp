@@ -2,12 +2,15 @@
 
 #include <nanobind/stl/string.h>
 
-#include <cstring>
+#include <bit>
+#include <charconv>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+
+#include "interpreter.h"
 
 namespace nb = nanobind;
 
@@ -101,7 +104,7 @@ constexpr int kMetadata = 1, kBuffer = 1, kString = 4;
 
 struct State {
   std::mutex mutex;
-  std::unordered_map<std::string, Call> calls;
+  std::unordered_map<std::string, SharedCall> calls;
   nb::object restore, emulate;
 };
 State& state() {
@@ -109,11 +112,11 @@ State& state() {
   return *all;
 }
 
-std::optional<Call> find(const std::string& text) {
+SharedCall find(const std::string& text) {
   State& all = state();
   const std::lock_guard lock(all.mutex);
   const auto at = all.calls.find(text);
-  return at == all.calls.end() ? std::nullopt : std::optional<Call>(at->second);
+  return at == all.calls.end() ? nullptr : at->second;
 }
 
 void* error(const Frame& frame, int code, const std::string& message) {
@@ -134,10 +137,10 @@ bool answers_metadata(const Frame& frame) {
   return false;
 }
 
-std::optional<std::string> text_of(const Frame& frame) {
+std::optional<std::string> attribute(const Frame& frame, std::string_view wanted) {
   for (std::int64_t i = 0; i < frame.attributes.count; ++i) {
     const Span& name = *frame.attributes.names[i];
-    if (std::string_view(name.data, name.size) == "launch" && frame.attributes.types[i] == kString) {
+    if (std::string_view(name.data, name.size) == wanted && frame.attributes.types[i] == kString) {
       const Span& text = *static_cast<const Span*>(frame.attributes.values[i]);
       return std::string(text.data, text.size);
     }
@@ -158,23 +161,57 @@ nb::list as_list(const std::vector<std::uint64_t>& values) {
   return all;
 }
 
-/// Calls a function of Python; the message of what it raised.
+/// False where the text is none.
+bool set_scalars(LaunchValues& values, std::string_view text) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    std::size_t index = 0;
+    std::uint64_t bits = 0;
+    const auto of_index = std::from_chars(at, end, index);
+    if (of_index.ec != std::errc() || of_index.ptr == end || *of_index.ptr != '=') return false;
+    const auto of_bits = std::from_chars(of_index.ptr + 1, end, bits);
+    if (of_bits.ec != std::errc() || index >= values.scalars.size()) return false;
+    values.scalars[index] = std::bit_cast<double>(bits);
+    at = of_bits.ptr;
+    if (at != end && *at++ != ' ') return false;
+  }
+  return true;
+}
+
+/// "[usage] its words", and its notes.
+std::string words_of(const nb::python_error& raised) {
+  try {
+    const nb::handle value = raised.value();
+    std::string text = "[" + nb::cast<std::string>(nb::str(nb::getattr(value, "kind", nb::str("internal")))) + "] " +
+                       nb::cast<std::string>(nb::str(value));
+    for (const nb::handle note : nb::list(nb::getattr(value, "notes", nb::list())))
+      text += "\n" + nb::cast<std::string>(nb::str(note));
+    return text;
+  } catch (const std::exception&) {  // an exception without words
+    PyErr_Clear();
+    return "[internal] an exception that cannot say what it is";
+  }
+}
+
+/// Calls a function of Python; the words of what it raised.
 template <class F>
 std::optional<std::string> failure_of(const F& call) {
-  const nb::gil_scoped_acquire locked;
+  const interpreter::Locked locked;
+  if (!locked) return "[device] the process is ending";
   try {
     call();
     return std::nullopt;
-  } catch (nb::python_error& raised) {
-    return nb::cast<std::string>(nb::str(raised.value()));
+  } catch (const nb::python_error& raised) {
+    return words_of(raised);
   }
 }
 
 void* launch_on_gpu(Frame* frame) {
   if (answers_metadata(*frame)) return nullptr;
-  const std::optional<std::string> text = text_of(*frame);
+  const std::optional<std::string> text = attribute(*frame, "launch");
   if (!text) return error(*frame, kInvalidArgument, "tessera: the call has no attribute 'launch'");
-  std::optional<Call> call = find(*text);
+  SharedCall call = find(*text);
   if (!call) {
     if (const auto failure = failure_of([&] { state().restore(*text); }))
       return error(*frame, kFailedPrecondition, "tessera: " + *failure);
@@ -184,32 +221,44 @@ void* launch_on_gpu(Frame* frame) {
   if (!call || operands.size() != call->operands.size() ||
       results.size() != call->results.size() + (call->with_workspace ? 1U : 0U))
     return error(*frame, kInternal, "tessera: operands and results are not those of the launch");
-  for (std::size_t i = 0; i < operands.size(); ++i) call->values.buffers[call->operands[i]] = operands[i];
-  for (std::size_t i = 0; i < call->results.size(); ++i) call->values.buffers[call->results[i]] = results[i];
-  if (call->with_workspace) call->values.workspace = results.back();
+  LaunchValues values = call->values;
+  if (!set_scalars(values, attribute(*frame, "scalars").value_or("")))
+    return error(*frame, kInvalidArgument, "tessera: the call's attribute 'scalars' is not one of tessera's");
+  for (std::size_t i = 0; i < operands.size(); ++i) values.buffers[call->operands[i]] = operands[i];
+  for (std::size_t i = 0; i < call->results.size(); ++i) values.buffers[call->results[i]] = results[i];
+  if (call->with_workspace) values.workspace = results.back();
   StreamArguments stream{sizeof stream, nullptr, frame->context, nullptr};
   if (void* const failed = frame->api->get_stream(&stream); failed != nullptr) return failed;
-  const tessera_arguments arguments = call->values.get();
-  if (tessera_kernel_launch(call->values.kernel, nullptr, stream.stream, &arguments) == TESSERA_OK) return nullptr;
-  return error(*frame, kInternal, std::string("tessera: ") + tessera_error_message());
+  const tessera_arguments arguments = values.get();
+  const tessera_status status = tessera_kernel_launch(values.kernel.get(), nullptr, stream.stream, &arguments);
+  if (status == TESSERA_OK) return nullptr;
+  return error(*frame, kInternal,
+               std::string("tessera: [") + tessera_status_name(status) + "] " + tessera_error_message());
 }
 
 void* run_on_host(Frame* frame) {
   if (answers_metadata(*frame)) return nullptr;
-  const std::optional<std::string> text = text_of(*frame);
+  const std::optional<std::string> text = attribute(*frame, "launch");
   if (!text) return error(*frame, kInvalidArgument, "tessera: the call has no attribute 'launch'");
   const std::vector<std::uint64_t> operands = addresses(frame->operands), results = addresses(frame->results);
-  if (const auto failure = failure_of([&] { state().emulate(*text, as_list(operands), as_list(results)); }))
+  const std::string scalars = attribute(*frame, "scalars").value_or("");
+  if (const auto failure = failure_of([&] { state().emulate(*text, scalars, as_list(operands), as_list(results)); }))
     return error(*frame, kInternal, "tessera: " + *failure);
   return nullptr;
 }
 
+void* refuse_on_host(Frame* frame) {
+  if (answers_metadata(*frame)) return nullptr;
+  return error(*frame, kFailedPrecondition,
+               "tessera: [usage] arrays lie on the CPU: give device='emulator', or arrays on a GPU");
+}
+
 }  // namespace
 
-void remember(const std::string& text, Call call) {
+SharedCall remember(const std::string& text, SharedCall call) {
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  all.calls.emplace(text, std::move(call));
+  return std::exchange(all.calls[text], std::move(call));
 }
 
 void set_functions(nb::object restore, nb::object emulate) {
@@ -217,8 +266,8 @@ void set_functions(nb::object restore, nb::object emulate) {
   state().emulate = std::move(emulate);
 }
 
-nb::object handler(const std::string& platform) {
-  auto* const function = platform == "CUDA" ? launch_on_gpu : run_on_host;
+nb::object handler(const std::string& what) {
+  auto* const function = what == "launch" ? launch_on_gpu : what == "emulate" ? run_on_host : refuse_on_host;
   return nb::steal(PyCapsule_New(reinterpret_cast<void*>(function), nullptr, nullptr));  // NOLINT
 }
 

@@ -1,10 +1,12 @@
 """What a launch hands to the driver, on a stand-in for it (tests/fake_cuda): pointers, strides, streams. It computes nothing."""
 
 import ctypes
+import gc
 import time
 
 import pytest
 import tessera
+from tessera import _core
 
 try:
     _driver = ctypes.CDLL("libcuda.so.1")
@@ -118,3 +120,108 @@ def test_what_a_call_costs(qkvo, capsys):
         record()
         with capsys.disabled():
             print(f"\n{name}: {best * 1e6:.2f} us", end="")
+
+
+def words(*values):
+    """A structure of XLA's interface: numbers and pointers of eight bytes each."""
+    return (ctypes.c_uint64 * len(values))(*(ctypes.addressof(v) if isinstance(v, ctypes.Array) else v for v in values))
+
+
+class Xla:
+    """The part of XLA that calls a handler, with buffers at addresses."""
+
+    def __init__(self):
+        self.errors = []
+
+        def make_error(arguments):
+            self.errors.append(ctypes.string_at(ctypes.c_char_p.from_address(arguments + 16).value).decode())
+            return 1
+
+        def get_stream(arguments):
+            ctypes.c_uint64.from_address(arguments + 24).value = 0x1230
+            return 0
+
+        kind = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+        self.functions = [kind(make_error), kind(get_stream)]
+        error, stream = (ctypes.cast(function, ctypes.c_void_p).value for function in self.functions)
+        self.api = words(0, 0, 0, 0, 0, 0, error, 0, 0, 0, stream)
+
+    def call(self, what, operands, results, **attributes):
+        """The words of what it failed with, or None."""
+        kept = []
+
+        def made(*values):
+            kept.append(words(*values))
+            return kept[-1]
+
+        def buffers(addresses):
+            all_of_them = [made(0, 0, 0, address, 0, 0) for address in addresses]
+            types = (ctypes.c_int * len(all_of_them))(*[1] * len(all_of_them))
+            kept.append(types)
+            return 0, 0, len(all_of_them), types, made(*all_of_them)
+
+        def span(text):
+            kept.append(ctypes.create_string_buffer(text.encode()))
+            return made(kept[-1], len(text))
+
+        types = (ctypes.c_int * len(attributes))(*[4] * len(attributes))
+        names, values = ([span(text) for text in texts] for texts in (attributes, attributes.values()))
+        frame = made(0, 0, self.api, 0, 0, *buffers(operands), *buffers(results), 0, 0, len(values), types, made(*names), made(*values))
+        take = ctypes.pythonapi.PyCapsule_GetPointer
+        take.restype, take.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(take(_core.xla_handler(what), None))
+        self.errors.clear()
+        return self.errors[0] if handler(ctypes.addressof(frame)) else None
+
+
+def test_a_launch_that_xla_makes_keeps_its_kernel(tmp_path):
+    """Whoever asked for it first, and whatever became of that one's jit."""
+    xla = Xla()
+
+    def remember():
+        kernel = tessera.Kernel("fmha", head_dim=64, dtype="f16", jit=tessera.Jit(cache_dir=tmp_path))
+        q, k, v, o = (OnGpu(address << 16, (2, 40, 4, 64)) for address in (1, 2, 3, 4))
+        launch = kernel.bind(q=q, k=k, v=v, o=o)
+        places = [kernel._buffers[name].index for name in "qkvo"]
+        _core.xla_remember("a launch", launch._core, places[:3], places[3:], False)
+        return kernel
+
+    first = remember()
+    second = remember()
+    name, scale = first.name, list(first._scalars).index("softmax_scale")
+    del first
+    gc.collect()
+    record()
+    bits = 0x3FE0000000000000  # of 0.5
+    for q in (0x50000, 0x90000):
+        assert xla.call("launch", (q, 0x60000, 0x70000), (0x80000,), launch="a launch", scalars=f"{scale}={bits}") is None
+        lines = record()
+        assert lines[-1].startswith(f"launch {name}") and lines[-1].endswith("stream 0x1230")
+        assert hex(q) in [line.split()[1] for line in lines if line.startswith("map")]
+        second = None
+        gc.collect()
+    for wrong in ("x", f"{scale}", f"{scale}=", "99=1", f"{scale}=1,"):
+        failure = xla.call("launch", (0x50000, 0x60000, 0x70000), (0x80000,), launch="a launch", scalars=wrong)
+        assert "'scalars' is not one of tessera's" in failure
+    assert "operands and results are not those" in xla.call("launch", (0x50000,), (), launch="a launch")
+    assert xla.call("refuse", (), ()).startswith("tessera: [usage] arrays lie on the CPU: give device='emulator'")
+
+
+def test_what_python_raises_for_xla_is_told():
+    class Silent(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+    def emulate(text, scalars, operands, results):
+        raise Silent() if text == "silent" else tessera.DeviceError(f"{text} {scalars} {operands} {results}", ["a note"])
+
+    xla = Xla()
+    try:
+        _core.xla_set_functions(str, emulate)
+        assert xla.call("emulate", (1, 2), (3,), launch="a", scalars="b") == "tessera: [device] a b [1, 2] [3]\na note"
+        assert "[internal] an exception that cannot say what it is" in xla.call("emulate", (), (), launch="silent")
+    finally:
+        import sys
+
+        if "tessera.jax" in sys.modules:
+            sys.modules["tessera.jax"]._register()

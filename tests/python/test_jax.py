@@ -146,3 +146,44 @@ def test_a_program_that_another_process_exported(device, tmp_path):
         assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout))
     assert found[0] == found[1] and numpy.ptp(found[0]) > 0
+
+
+def test_what_fails_is_of_its_kind(device):
+    """Outside of a program; within one it is XLA's error, with the words."""
+    if device is None:
+        pytest.skip("a launch on a GPU does not fail")
+    from tessera import jax as inside
+
+    q = jnp.ones((1, 256, 4, 64), jnp.float16)
+    emulator = tessera.Emulator(max_seconds=0.001)
+    for _ in range(2):
+        with pytest.raises(tessera.DeviceError, match="time-budget") as caught:
+            tessera.fmha(q, q, q, device=emulator)
+    assert any("waits at barrier" in note for note in caught.value.notes)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="time-budget"):
+        jax.block_until_ready(jax.jit(lambda q: tessera.fmha(q, q, q, device=emulator))(q))
+    with pytest.raises(tessera.UsageError, match="q lies on the CPU: give device='emulator', or arrays on a GPU"):
+        tessera.fmha(q, q, q)
+    if not _has_gpu:
+        with pytest.raises(tessera.UsageError, match="JAX has no GPU here: give device='emulator'"):
+            jax.jit(lambda q: tessera.fmha(q, q, q))(q)
+    assert sum(call.emulator is emulator for call in inside._calls.values()) == 1  # the program's
+
+
+def test_calls_leave_nothing_behind(random, device):
+    """Values of scalars are no part of what a program names, and a call outside of one goes with its end."""
+    if device is None:
+        pytest.skip("of the emulator's table")
+    from tessera import jax as inside
+
+    q, k, v = (normal(random, (1, 9, 2, 64), jnp.float16) for _ in range(3))
+    before = len(inside._calls)
+    for scale in (0.25, 0.5):
+        o = tessera.fmha(q, k, v, softmax_scale=scale, device=device)
+        assert worst(o, attention(wide(q) * scale * 8, wide(k), wide(v))[0]) < 0.02
+    tessera.fmha(q, k, v, device=tessera.Emulator())
+    assert len(inside._calls) == before
+    scaled = jax.jit(lambda q, scale: tessera.fmha(q, k, v, softmax_scale=scale, device=device), static_argnums=1)
+    for scale in (0.25, 0.5, 0.25):
+        assert worst(scaled(q, scale), attention(wide(q) * scale * 8, wide(k), wide(v))[0]) < 0.02
+    assert len(inside._calls) == before + 1
