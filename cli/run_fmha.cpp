@@ -11,6 +11,7 @@
 #include "cli/run_nvfp4.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
+#include "reference/attention_cache.h"
 #include "reference/fmha.h"
 #include "reference/fmha_pools.h"
 #include "reference/ragged.h"
@@ -167,9 +168,16 @@ class RunFmha final : public RunOperator {
         reference::set_query_kinds(made.q, softmax_scale(plan, flags), seed);
         for (reference::Tensor* const keys : {&made.k, &made.swa_k}) reference::set_key_columns(*keys, 0, seed);
       }
+      if (has_cache(config)) {
+        made.k = reference::make_cache(config, s.seqlen_k, fill_of(flags), seed, 21);
+        made.swa_k = reference::make_window_cache(config, made.swa_lens, size("seqlen_swa"), fill_of(flags), seed, 22);
+      }
       auto all = of_pools(std::move(made));
+      if (config.v_is_k == VIsK::on)
+        for (const char* const values : {"v", "swa_v"}) all.erase(values);
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
-      hide_unused(flags, "swa_lens", {"swa_k", "swa_v"}, all);
+      if (!has_cache(config)) hide_unused(flags, "swa_lens", {"swa_k"}, all);
+      if (config.v_is_k == VIsK::off) hide_unused(flags, "swa_lens", {"swa_v"}, all);
       return all;
     }
     const auto made_of = [&](const reference::FmhaSizes& of) {
@@ -278,8 +286,18 @@ class RunFmha final : public RunOperator {
     if (const auto sink = inputs.find("sink"); sink != inputs.end()) check.sink = sink->second.view();
     if (config.kv_pools == KvPools::sparse_window) {
       const auto of = [&](const char* name) { return inputs.at(name).view(); };
-      return reference::check_fmha_pools(
-          {of("q"), of("k"), of("v"), of("swa_k"), of("swa_v"), of("indices"), of("swa_lens")}, views, check);
+      reference::FmhaPools in{of("q"), of("k"), {}, of("swa_k"), {}, of("indices"), of("swa_lens")};
+      reference::Tensor k, swa_k;
+      if (has_cache(config)) {
+        k = reference::rows_of_cache(config, in.k.data, flags.sizes.at("seqlen_k"));
+        swa_k = reference::rows_of_window_cache(config, in.swa_k, flags.sizes.at("seqlen_swa"));
+        in.k = k.view();
+        in.swa_k = swa_k.view();
+      }
+      const bool is_latent = config.v_is_k == VIsK::on;
+      in.v = is_latent ? reference::first_columns(in.k, config.head_dim_v) : of("v");
+      in.swa_v = is_latent ? reference::first_columns(in.swa_k, config.head_dim_v) : of("swa_v");
+      return reference::check_fmha_pools(in, views, check);
     }
     if (config.kv_layout != KvLayout::dense) return check_placed_keys(config, inputs, views, flags, check);
     reference::FmhaInputs in{inputs.at("q").view(), inputs.at("k").view(), {}};

@@ -49,6 +49,10 @@ inline constexpr Word<QueryLayout> kQueryLayoutWords[] = {{QueryLayout::dense, "
                                                           {QueryLayout::ragged, "ragged", "QueryLayout::ragged"}};
 inline constexpr Word<KvPools> kKvPoolsWords[] = {{KvPools::dense, "dense", "KvPools::dense"},
                                                   {KvPools::sparse_window, "sparse_window", "KvPools::sparse_window"}};
+inline constexpr Word<KvCache> kKvCacheWords[] = {{KvCache::rows, "rows", "KvCache::rows"},
+                                                  {KvCache::mla_656, "mla_656", "KvCache::mla_656"},
+                                                  {KvCache::mla_584, "mla_584", "KvCache::mla_584"},
+                                                  {KvCache::mla_384, "mla_384", "KvCache::mla_384"}};
 inline constexpr Word<VIsK> kVIsKWords[] = {{VIsK::off, "off", "VIsK::off"}, {VIsK::on, "on", "VIsK::on"}};
 inline constexpr Word<KvLayout> kKvLayoutWords[] = {{KvLayout::dense, "dense", "KvLayout::dense"},
                                                     {KvLayout::paged, "paged", "KvLayout::paged"},
@@ -204,6 +208,7 @@ constexpr std::span<const Word<SplitKv>> words_of(SplitKv) { return kSplitKvWord
 constexpr std::span<const Word<QueryLayout>> words_of(QueryLayout) { return kQueryLayoutWords; }
 constexpr std::span<const Word<VIsK>> words_of(VIsK) { return kVIsKWords; }
 constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWords; }
+constexpr std::span<const Word<KvCache>> words_of(KvCache) { return kKvCacheWords; }
 constexpr std::span<const Word<KvLayout>> words_of(KvLayout) { return kKvLayoutWords; }
 constexpr std::span<const Word<KvCopy>> words_of(KvCopy) { return kKvCopyWords; }
 constexpr std::span<const Word<Sink>> words_of(Sink) { return kSinkWords; }

@@ -13,11 +13,11 @@ namespace {
 
 std::int64_t number(const TensorView& view, std::int64_t index) { return std::llround(view.at(index)); }
 
-/// Rows `rows` of a matrix whose rows lie side by side, as [1, rows, 1, columns].
-void append_row(const TensorView& from, std::int64_t row, std::int64_t columns, std::vector<std::byte>& to) {
-  const auto bytes = static_cast<std::size_t>(columns * dtype_bytes(from.dtype));
-  const std::byte* const first = from.data + static_cast<std::size_t>(row) * bytes;
-  to.insert(to.end(), first, first + bytes);
+/// The columns that begin `offset` elements behind the first.
+void append_row(const TensorView& from, std::int64_t offset, std::int64_t columns, std::vector<std::byte>& to) {
+  const std::int64_t element = dtype_bytes(from.dtype);
+  const std::byte* const first = from.data + static_cast<std::size_t>(offset * element);
+  to.insert(to.end(), first, first + static_cast<std::size_t>(columns * element));
 }
 
 /// One query of [batch, seqlen_q, heads, columns].
@@ -60,14 +60,14 @@ Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, con
       for (std::int64_t i = 0; i < topk; ++i) {
         const std::int64_t row = number(in.indices, (batch * queries + query) * topk + i);
         if (row < 0 || row >= rows) continue;
-        append_row(in.k, row, columns, k);
-        append_row(in.v, row, v_columns, v);
+        append_row(in.k, row * in.k.strides[0], columns, k);
+        append_row(in.v, row * in.v.strides[0], v_columns, v);
         ++keys;
       }
       const std::int64_t end = check.facts.mask == Mask::causal ? std::min(used, query + used - queries + 1) : used;
       for (std::int64_t key = 0; key < end; ++key, ++keys) {
-        append_row(in.swa_k, batch * window + key, columns, k);
-        append_row(in.swa_v, batch * window + key, v_columns, v);
+        append_row(in.swa_k, batch * in.swa_k.strides[0] + key * in.swa_k.strides[1], columns, k);
+        append_row(in.swa_v, batch * in.swa_v.strides[0] + key * in.swa_v.strides[1], v_columns, v);
       }
       FmhaCheck of_query = check;
       of_query.facts.mask = Mask::none;

@@ -15,7 +15,8 @@ struct FmhaPools {
   TensorView q, k, v, swa_k, swa_v, indices, swa_lens;
 };
 
-/// Precondition: dense tensors of these shapes. check.sink as in fmha.h.
+/// Precondition: tensors of these shapes, of which q, indices and swa_lens are dense and columns lie side by side; v
+/// and swa_v may be the first columns of k and swa_k (first_columns). check.sink as in fmha.h.
 Comparison check_fmha_pools(const FmhaPools& inputs, const FmhaOutputs& outputs, const FmhaCheck& check);
 
 struct FmhaPoolTensors {

@@ -40,6 +40,7 @@ constexpr std::pair<std::string_view, FmhaSize> kFmhaSizes[] = {
     {"swa_k_stride_batch", &FmhaArguments::swa_k_stride_batch},
     {"swa_k_stride_seqlen", &FmhaArguments::swa_k_stride_seqlen},
     {"swa_k_stride_head", &FmhaArguments::swa_k_stride_head},
+    {"swa_k_stride_page", &FmhaArguments::swa_k_stride_page},
     {"swa_v_stride_batch", &FmhaArguments::swa_v_stride_batch},
     {"swa_v_stride_seqlen", &FmhaArguments::swa_v_stride_seqlen},
     {"swa_v_stride_head", &FmhaArguments::swa_v_stride_head},

@@ -50,7 +50,9 @@ void give_keys(const FmhaLaunch& c, Initialisers& given) {
 /// Keys that are values too.
 std::string parameters_of_latent(const FmhaLaunch& c) {
   Initialisers given;
-  given.give({"q", "k", "lse"});
+  given.give("q", "q");
+  given.give("k", c.copies_keys ? "q" : "k");
+  given.give("lse", "lse");
   if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
   given.give("o_rows", "o");
   if (c.is_split) {
@@ -61,6 +63,14 @@ std::string parameters_of_latent(const FmhaLaunch& c) {
   if (c.facts.kv_layout == KvLayout::paged) {
     given.give_as("const int", "block_table");
     given.give({"pages", "max_pages"});
+  }
+  if (has_pools(c.facts)) {
+    given.give({"k_keys", "swa_k"});
+    given.give_as("const int", "indices");
+    given.give_as("const int", "swa_lens");
+    given.give_as("const float", "sink");
+    given.give({"topk", "seqlen_swa"});
+    for (const std::string& stride : strides_of_pools(c)) given.give(stride, stride);
   }
   if (widens_keys(c.facts)) {
     given.give_as("const float", "k_descale");
@@ -113,7 +123,7 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
   if (copies_pools(c)) {
     given.give({"k_keys", "v_keys"});
-    for (const std::string& stride : strides_of_pools()) given.give(stride, stride);
+    for (const std::string& stride : strides_of_pools(c)) given.give(stride, stride);
   }
   for (const char* const descale : descales_of(c.facts)) given.give_as("const float", descale);
   for (const std::string descale : descales_of(c.facts))

@@ -32,11 +32,12 @@ std::string places_name(const AttentionFacts& facts) {
   if (facts.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", facts.page_size);
   if (facts.kv_layout == KvLayout::ragged) name += "_ragged";
   if (widens_keys(facts)) name += fmt::format("_kv{}", to_word(facts.kv_dtype));
+  if (has_cache(facts)) name += fmt::format("_{}_pages{}", to_word(facts.kv_cache), facts.page_size);
   if (is_8_bit(facts) && facts.o_dtype != DType::bf16) name += fmt::format("_to_{}", to_word(facts.o_dtype));
   // Facts that are named elsewhere, and then any other, by its own name, so that no two kernels share theirs.
   constexpr std::string_view kNamed[] = {"head_dim", "head_dim_v", "dtype",     "mask",      "window",
                                          "seqused",  "kv_pools",   "kv_layout", "page_size", "output",
-                                         "v_layout", "q_layout",   "kv_dtype",  "o_dtype"};
+                                         "v_layout", "q_layout",   "kv_dtype",  "o_dtype",   "kv_cache"};
   std::vector<std::string> usual;
   visit_facts(AttentionFacts{}, [&](std::string_view, const auto& value) { usual.push_back(field_value(value)); });
   std::size_t i = 0;
@@ -116,6 +117,11 @@ void require_dtype(const Fmha& problem) {
 }
 
 void require_facts_of_scores(const Fmha& problem) {
+  if (problem.kv_cache != KvCache::rows)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("kv_cache {} without v_is_k and kv_pools sparse_window on sm_90a: there is no kernel for "
+                            "it: take rows",
+                            to_word(problem.kv_cache)));
   if (problem.tree_mask != TreeMask::none) {
     const auto refuse = [](std::string_view other, std::string_view why) {
       throw Error(ErrorKind::unsupported, fmt::format("tree_mask bits with {}: {}", other, why));

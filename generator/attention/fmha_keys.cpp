@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "generator/operator_words.h"
+#include "spec/attention_cache.h"
 
 namespace tessera {
 
@@ -91,7 +92,7 @@ namespace {
 
 /// For 16 bytes of a thread.
 void add_stride_rule(const FmhaLaunch& c, const std::string& stride, LaunchPlan& launch) {
-  const int elements = 16 / dtype_bytes(key_dtype(c.facts));
+  const int elements = has_cache(c.facts) ? 16 : 16 / dtype_bytes(key_dtype(c.facts));
   launch.domain.push_back({.lhs = Expression::parse(stride),
                            .relation = Relation::multiple_of,
                            .rhs = Expression(elements),
@@ -194,23 +195,46 @@ void add_pools(LaunchPlan& launch) {
   add_lengths("swa_lens", launch);
 }
 
-std::vector<std::string> strides_of_pools() {
+std::vector<std::string> strides_of_pools(const FmhaLaunch& c) {
+  if (has_cache(c.facts)) return {"k_stride_page", "swa_k_stride_page", "swa_k_stride_batch"};
+  if (is_latent(c)) return {"k_stride_seqlen", "swa_k_stride_seqlen", "swa_k_stride_batch"};
   return {"k_stride_seqlen",    "v_stride_seqlen",     "swa_k_stride_seqlen",
           "swa_k_stride_batch", "swa_v_stride_seqlen", "swa_v_stride_batch"};
 }
 
 void add_pool_domain(const FmhaLaunch& c, LaunchPlan& launch) {
-  for (const std::string& stride : strides_of_pools()) add_stride_rule(c, stride, launch);
+  for (const std::string& stride : strides_of_pools(c)) add_stride_rule(c, stride, launch);
 }
 
-void add_pool_parameters(LaunchStep& step) {
-  for (const char* const keys : {"k", "v"})
+void add_cache_strides(const FmhaLaunch& c, const std::string& tensor, const char* tokens, LaunchPlan& launch) {
+  const auto size = [&](const char* step, Expression value, const char* what) {
+    launch.sizes.push_back({fmt::format("{}_stride_{}", tensor, step), 0, kMaxStride, std::move(value),
+                            fmt::format("bytes of {} from one {} to the next", tensor, what)});
+  };
+  size("page", Expression(cache_page_bytes(c.facts)), "page");
+  if (tensor != "k")
+    size("batch", expression("max(ceil_div({}, {}), 1) * {}_stride_page", tokens, c.facts.page_size, tensor),
+         "sequence");
+}
+
+void set_cache_buffer(const FmhaLaunch& c, const std::string& tensor, const char* tokens, BufferSpec& buffer) {
+  buffer.shape = {expression("ceil_div({}, {})", tokens, c.facts.page_size), Expression(cache_page_bytes(c.facts))};
+  buffer.strides = {expression("{}_stride_page", tensor), Expression(1)};
+  if (tensor == "k") return;
+  buffer.shape.insert(buffer.shape.begin(), Expression::parse("batch"));
+  buffer.strides.insert(buffer.strides.begin(), expression("{}_stride_batch", tensor));
+}
+
+void add_pool_parameters(const FmhaLaunch& c, LaunchStep& step) {
+  for (const char* const keys : {"k", "v"}) {
+    if (is_latent(c) && keys == std::string_view("v")) continue;
     step.parameters.push_back({.name = fmt::format("{}_keys", keys),
                                .kind = ParameterKind::pointer,
                                .value = {},
                                .source = keys,
                                .offset_bytes = {}});
-  for (const std::string& stride : strides_of_pools())
+  }
+  for (const std::string& stride : strides_of_pools(c))
     step.parameters.push_back({.name = stride,
                                .kind = ParameterKind::i64,
                                .value = Expression::parse(stride),

@@ -56,9 +56,12 @@ void add_numbers(const char* name, const char* dtype, std::vector<Expression> sh
 void add_lengths(const char* name, LaunchPlan& launch);
 void add_pools(LaunchPlan& launch);
 /// Where threads load them: what strides must be, and what threads need behind a step's other parameters.
-std::vector<std::string> strides_of_pools();
+std::vector<std::string> strides_of_pools(const FmhaLaunch& c);
 void add_pool_domain(const FmhaLaunch& c, LaunchPlan& launch);
-void add_pool_parameters(LaunchStep& step);
+void add_pool_parameters(const FmhaLaunch& c, LaunchStep& step);
+/// k and swa_k that are pages of a cache: `tokens` of them.
+void add_cache_strides(const FmhaLaunch& c, const std::string& tensor, const char* tokens, LaunchPlan& launch);
+void set_cache_buffer(const FmhaLaunch& c, const std::string& tensor, const char* tokens, BufferSpec& buffer);
 /// A row of words for each query.
 inline constexpr std::int64_t kMaxTreeWords = 1 << 12;
 void add_tree(const FmhaLaunch& c, LaunchPlan& launch);

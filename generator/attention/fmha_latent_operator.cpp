@@ -23,9 +23,16 @@ using fmha_latent::Config;
 using fmha_latent::Rule;
 
 constexpr int kUsualHeads = 128;
+constexpr Hint kFewListingQueries = 64;  // of all sequences: half of an H200's multiprocessors
 
 /// A dealt launch needs a workspace: nobody gets one unasked, whose keys may be few.
-SplitKv split_of(const Fmha& p) { return expected_keys(p) >= kManyKeys ? SplitKv::dealt : SplitKv::off; }
+SplitKv split_of(const Fmha& p) {
+  if (p.kv_pools == KvPools::dense) return expected_keys(p) >= kManyKeys ? SplitKv::dealt : SplitKv::off;
+  // More queries, which have equally many keys, are shared out well enough (bench/results/fmha-listed.md).
+  const bool is_known = p.batch >= 0 && p.batch <= kFewListingQueries && p.seqlen_q >= 0;
+  const bool has_few = is_known && p.seqlen_q <= kFewListingQueries && p.batch * p.seqlen_q <= kFewListingQueries;
+  return has_few && p.topk >= kManyKeys ? SplitKv::dealt : SplitKv::off;
+}
 
 /// Query heads: those that are expected, all of which share the key head.
 int heads_of(const Fmha& p) {
@@ -36,30 +43,34 @@ int heads_of(const Fmha& p) {
 FmhaLaunch::Box box_of(const fmha_latent::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
 FmhaLaunch launch_facts(const Config& c) {
-  return {.facts = c.facts,
-          .swizzle = c.swizzle,
-          .pack_gqa = c.pack_gqa,
-          .padded_heads = c.pack_gqa,
-          .is_split = fmha_latent::is_dealt(c),
-          .is_dealt = fmha_latent::is_dealt(c),
-          .walks_sequences = true,
-          .tile_rows = c.tile_m,
-          .tile_n = fmha_latent::kPairKeys,
-          .merge_rows = kMergeRows * fmha_latent::kRowsOfMergeWarp,
-          .merge_warps = kMergeRows,
-          .tiles_per_cluster = fmha_latent::tiles_of_cluster(c),
-          .threads = fmha_latent::kThreads,
-          .smem_bytes = fmha_latent::smem_layout(c).total_bytes,
-          .q = box_of(fmha_latent::q_box(c)),
-          .k = box_of(fmha_latent::k_box(c)),
-          .v = {},
-          .o = {}};
+  return {
+      .facts = c.facts,
+      .swizzle = c.swizzle,
+      .pack_gqa = c.pack_gqa,
+      .padded_heads = fmha_latent::gathers(c) ? static_cast<int>(round_up(c.pack_gqa, fmha_latent::kRows)) : c.pack_gqa,
+      .is_split = fmha_latent::is_dealt(c),
+      .is_dealt = fmha_latent::is_dealt(c),
+      .walks_sequences = true,
+      .copies_keys = fmha_latent::gathers(c),
+      .tile_rows = c.tile_m,
+      .tile_n = fmha_latent::kPairKeys,
+      .merge_rows = kMergeRows * fmha_latent::kRowsOfMergeWarp,
+      .merge_warps = kMergeRows,
+      .tiles_per_cluster = fmha_latent::tiles_of_cluster(c),
+      .threads = fmha_latent::kThreads,
+      .smem_bytes = fmha_latent::smem_layout(c).total_bytes,
+      .q = box_of(fmha_latent::q_box(c)),
+      .k = box_of(fmha_latent::k_box(c)),
+      .v = {},
+      .o = {}};
 }
 
 std::string traits_of(const Config& c) {
   std::string text = fmt::format("{} heads packed", c.pack_gqa);
   if (fmha_latent::widens(c)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
   if (c.facts.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.facts.page_size);
+  if (fmha_latent::gathers(c)) text += ", two pools of keys";
+  if (has_cache(c.facts)) text += fmt::format(" in {}, pages of {}", to_word(c.facts.kv_cache), c.facts.page_size);
   if (fmha_latent::is_dealt(c)) text += ", keys dealt";
   return text;
 }
@@ -67,16 +78,22 @@ std::string traits_of(const Config& c) {
 /// Who owns which bytes when, as templates/fmha_latent hands them on.
 void describe_smem(const Config& config, Plan& plan) {
   const fmha_latent::SmemLayout layout = fmha_latent::smem_layout(config);
-  const bool is_widened = fmha_latent::widens(config);
+  const bool is_widened = fmha_latent::widens(config), is_gathered = fmha_latent::gathers(config);
   const auto add = [&](const SmemRegion& region) { plan.smem.push_back(region); };
   add({layout.q.name,
        layout.q.offset,
        layout.q.bytes,
        1,
-       {{"Q on its way", is_widened ? "widen" : "load_q", "barrier q_full"},
+       {{"Q on its way",
+         is_gathered  ? "gather"
+         : is_widened ? "widen"
+                      : "load_q",
+         "barrier q_full"},
         {"Q of a tile", "consumer", "barrier q_empty"}}});
   SmemRegion k{layout.k.name, layout.k.offset, layout.k.bytes, 2, {}};
-  if (is_widened) {
+  if (is_gathered) {
+    k.phases = {{"listed keys on their way", "gather", "barrier k_full"}};
+  } else if (is_widened) {
     k.phases = {{"K in 8 bits on its way, to half of each panel", "load_k", "barrier raw_full"},
                 {"K becoming 16 bits", "widen", "barrier k_full"}};
   } else {
@@ -84,8 +101,8 @@ void describe_smem(const Config& config, Plan& plan) {
   }
   k.phases.push_back({"K of a block, P in its last panel after S", "consumer", "barrier k_empty"});
   add(k);
-  for (const fmha_latent::SmemRegion& region : {layout.references, layout.sums, layout.barriers})
-    add({region.name, region.offset, region.bytes});
+  for (const fmha_latent::SmemRegion& region : {layout.references, layout.sums, layout.present, layout.barriers})
+    if (region.bytes > 0) add({region.name, region.offset, region.bytes});
   plan.smem_bytes = layout.total_bytes;
 }
 
@@ -98,13 +115,14 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
   };
   if (dtype_bytes(problem.dtype) == 1) refuse("dtype", to_word(problem.dtype));
   if (problem.promote_every.value_or(0) != 0) refuse("promote_every", fmt::format("{}", *problem.promote_every));
-  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
   if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
   if (problem.cta_group) refuse("cta_group", fmt::format("{}", *problem.cta_group));
-  if (problem.kv_copy && *problem.kv_copy != KvCopy::tma) refuse("kv_copy", to_word(*problem.kv_copy));
-  if (problem.sink != Sink::none) refuse("sink", to_word(problem.sink));
+  const bool has_pools = problem.kv_pools != KvPools::dense;
+  if (problem.kv_copy && *problem.kv_copy != (has_pools ? KvCopy::cp_async : KvCopy::tma))
+    refuse("kv_copy", to_word(*problem.kv_copy));
+  if (problem.sink != Sink::none && !has_pools) refuse("sink", to_word(problem.sink));
   if (problem.softcap != Softcap::none) refuse("softcap", to_word(problem.softcap));
   if (problem.alibi != Alibi::none) refuse("alibi", to_word(problem.alibi));
   if (problem.window == Window::chunked) refuse("window", to_word(problem.window));
@@ -125,7 +143,15 @@ std::vector<Config> FmhaLatentOperator::candidates(const Fmha& problem) {
   return {c};
 }
 
-std::string FmhaLatentOperator::merit(const Config&, const Fmha&) { return "the kernel for keys that are values too"; }
+std::string FmhaLatentOperator::merit(const Config& config, const Fmha&) {
+  const std::string merit = "the kernel for keys that are values too";
+  if (!fmha_latent::gathers(config)) return merit;
+  // What a list's keys are in memory, and what becomes of them.
+  const CacheLayout token = cache_layout(cache_of(config.facts));
+  const int bytes = has_cache(config.facts) ? token.token_bytes + token.tail_bytes : 2 * config.facts.head_dim;
+  return fmt::format("{}; a block of {} keys has {} bytes in memory and {} in shared memory, where {} fit", merit,
+                     config.tile_n, grouped(bytes * config.tile_n), grouped(fmha_latent::kSlotBytes), config.stages);
+}
 
 std::string FmhaLatentOperator::label(const Config& config) {
   return fmt::format("tile {}x{}, {}, {}, {}", config.tile_m, config.tile_n, counted(config.stages, "stage"),
@@ -153,6 +179,8 @@ std::string FmhaLatentOperator::explain(const Config& config, const Verdict& ver
       return fmt::format("kv_dtype {}: take {} or e4m3", to_word(config.facts.kv_dtype), to_word(config.facts.dtype));
     case Rule::head_dim_not_latent:
       return only("head_dim", "keys that are values too have 576 columns");
+    case Rule::head_dim_not_of_pools:
+      return fmt::format("head_dim {}, {} or 576 needed (listed keys that are values too)", found, bound);
     case Rule::head_dim_v_not_latent:
       return only("head_dim_v", "values are the first 512 columns of a key");
     case Rule::tile_m_not_64:
@@ -176,6 +204,20 @@ std::string FmhaLatentOperator::explain(const Config& config, const Verdict& ver
       return "seqused qk: there is no kernel for it with v_is_k, take k";
     case Rule::keys_without_places:
       return "kv_layout ragged: there is no kernel for it with v_is_k, take dense or paged";
+    case Rule::pools_beside_places:
+      return "kv_layout paged or used lengths with two pools of keys: a list says where keys are, take neither";
+    case Rule::pools_of_8_bits:
+      return fmt::format("kv_dtype {} with two pools of keys: take {}, or a kv_cache", to_word(config.facts.kv_dtype),
+                         to_word(config.facts.dtype));
+    case Rule::cache_without_pools:
+      return fmt::format("kv_cache {} without a list of rows: take kv_pools sparse_window",
+                         to_word(config.facts.kv_cache));
+    case Rule::head_dim_not_of_cache:
+      return fmt::format("head_dim {}, {} needed (columns of a token of kv_cache {})", found, bound,
+                         to_word(config.facts.kv_cache));
+    case Rule::cache_not_beside_bf16:
+      return fmt::format("kv_cache {} beside dtype {}: its rotations are bf16, take bf16",
+                         to_word(config.facts.kv_cache), to_word(config.facts.dtype));
     case Rule::page_too_small_for_tma:
       return fmt::format("page_size {}, at least {} needed for TMA (rows of a swizzle's pattern)", found, bound);
     case Rule::page_size_unknown:
@@ -199,6 +241,7 @@ std::string FmhaLatentOperator::kernel_name(Arch arch, const Config& config) {
                   config.tile_m, config.tile_n, config.stages, swizzle_name(config.swizzle),
                   facts.mask == Mask::none ? "full" : to_word(facts.mask), to_word(facts.dtype));
   name += places_name(facts);
+  if (fmha_latent::gathers(config)) name += "_pools";
   name += fmt::format("_pack{}", config.pack_gqa);
   if (fmha_latent::is_dealt(config)) name += "_dealt";
   return name;
@@ -222,9 +265,16 @@ void FmhaLatentOperator::describe(const Config& config, Plan& plan) {
     k.swizzle = to_word(Swizzle::none);
   }
   plan.mma_kind = to_word(config.mma_kind);
+  if (fmha_latent::gathers(config)) k.tensor_map_type = k.swizzle = {};
+  if (has_cache(config.facts)) k.dtype = "u8";
   plan.operands = {operand("q", "A of S = Q K^T, from shared memory"), k,
                    plain("o", dtype, "D of O = P V, stored from registers"),
                    plain("lse", "f32", "written if not null")};
+  if (fmha_latent::gathers(config)) {
+    plan.operands.push_back(plain("swa_k", k.dtype, "as k: keys of the window"));
+    plan.operands.push_back(plain("indices", "s32", "rows of k that each query sees; below 0: none"));
+    plan.operands.push_back(plain("swa_lens", "s32", "valid keys of each sequence's window"));
+  }
   for (const OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(of_fact);
   describe_smem(config, plan);
   plan.entry_registers = fmha_latent::register_budget(config).entry;

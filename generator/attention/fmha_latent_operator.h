@@ -55,7 +55,8 @@ struct FmhaLatentOperator {
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
     visit_fields(config, [&](std::string_view name, const auto& value) {
-      if (config.facts.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
+      const bool has_pages = config.facts.kv_layout == KvLayout::paged || has_cache(config.facts);
+      if (has_pages || name != "page_size") visit(name, value);
     });
   }
 };

@@ -53,8 +53,8 @@ constexpr Tensor kWindowTensors[] = {
 
 std::vector<Tensor> tensors_of(const FmhaLaunch& c) {
   std::vector<Tensor> tensors(std::begin(kTensors), std::end(kTensors));
-  if (is_latent(c)) std::erase_if(tensors, [](const Tensor& t) { return t.operand == Operand::v; });
   if (has_pools(c.facts)) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
+  if (is_latent(c)) std::erase_if(tensors, [](const Tensor& t) { return t.operand == Operand::v; });
   return tensors;
 }
 
@@ -66,6 +66,9 @@ bool is_pool(const FmhaLaunch& c, const Tensor& t) {
 bool is_packed(const FmhaLaunch& c, const Tensor& t) {
   return (c.pack_gqa > 1 || has_pools(c.facts) || is_latent(c)) && t.heads == std::string_view("heads_q");
 }
+
+// Pages of tokens: of all sequences, or of a window.
+bool is_cache(const FmhaLaunch& c, const Tensor& t) { return has_cache(c.facts) && t.operand == Operand::k; }
 
 bool is_keys(const FmhaLaunch& c, const Tensor& t) {
   return lies_in_places(c) && (t.operand == Operand::k || t.operand == Operand::v);
@@ -107,6 +110,10 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     const auto help = [&](const char* what) {
       return fmt::format("elements of {} from one {} to the next", t.name, what);
     };
+    if (is_cache(c, t)) {
+      add_cache_strides(c, t.name, t.seqlen, launch);
+      continue;
+    }
     if (is_pool(c, t)) {
       size(fmt::format("{}_stride_seqlen", t.name), 0, kMaxStride, Expression(head_dim), help("row"));
       continue;
@@ -158,10 +165,11 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
 void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   const bool is_f32 = t.is_output && c.facts.output == Output::unnormalized;
   const bool is_key = t.operand == Operand::k || t.operand == Operand::v;
-  const DType dtype = is_f32        ? DType::f32
-                      : t.is_output ? o_dtype(c.facts)
-                      : is_key      ? key_dtype(c.facts)
-                                    : c.facts.dtype;
+  const DType dtype = is_cache(c, t) ? DType::u8
+                      : is_f32       ? DType::f32
+                      : t.is_output  ? o_dtype(c.facts)
+                      : is_key       ? key_dtype(c.facts)
+                                     : c.facts.dtype;
   const int bytes = dtype_bytes(dtype);
   const int head_dim = c.facts.*t.head_dim;
   const int span = (is_key ? key_span_bytes(c.facts, c.swizzle, head_dim) : swizzle_span_bytes(c.swizzle)) / bytes;
@@ -216,7 +224,9 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                     .dtype = std::string(to_word(dtype)),
                     .shape = {},
                     .strides = {}};
-  if (is_k_major(c, t)) {
+  if (is_cache(c, t)) {
+    set_cache_buffer(c, t.name, t.seqlen, buffer);
+  } else if (is_k_major(c, t)) {
     buffer.shape = {Expression::parse("batch"), Expression::parse("heads_kv"), Expression(head_dim),
                     Expression::parse("seqlen_k")};
     buffer.strides = {Expression::parse("v_stride_batch"), Expression::parse("v_stride_head"),

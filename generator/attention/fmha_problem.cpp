@@ -13,6 +13,7 @@ namespace tessera {
 
 namespace {
 
+constexpr int kCachePage = 64;                     // keys of a kv_cache's page, if the caller does not say
 constexpr std::int64_t kWholeWindow = 2147418112;  // no sequence is longer
 
 // Keys of a window on one side: -1 says, as at launch, that there is no bound. In the Problem -1 is what nobody knows,
@@ -98,8 +99,10 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::kv_layout>("kv-layout", "kv_layout",
                               "how keys lie: dense, in pages of a pool (paged), packed with cu_seqlens_k (ragged)"),
       field<&Fmha::page_size>("page-size", "page_size", "keys of a page: 1, 8, 16, 32, 64, 128 or 256"),
+      field<&Fmha::kv_cache>("kv-cache", "kv_cache",
+                             "what keys of kv_pools are made of: rows of kv_dtype, or a narrower cache's tokens"),
       field<&Fmha::v_is_k>("v-is-k", "v_is_k",
-                           "whether values are the first head_dim_v columns of k, without a v (576/512)"),
+                           "whether values are the first head_dim_v columns of k, without a v (576/512, or 512)"),
       field<&Fmha::sink>("sink", "sink", "whether each head has a logit that joins the sum that o is divided by"),
       field<&Fmha::softcap>("softcap", "softcap", "whether scores are capped: cap * tanh(score / cap)"),
       field<&Fmha::alibi>("alibi", "alibi", "whether slopes of heads lower scores by their keys' distance"),
@@ -171,7 +174,7 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .seqused = used_lengths(problem),
           .kv_pools = problem.kv_pools,
           .kv_layout = problem.kv_layout,
-          .page_size = problem.page_size.value_or(0),
+          .page_size = problem.page_size.value_or(problem.kv_cache == KvCache::rows ? 0 : kCachePage),
           .sink = problem.sink,
           .softcap = problem.softcap,
           .alibi = problem.alibi,
@@ -182,7 +185,8 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .v_is_k = problem.v_is_k,
           .kv_dtype = problem.kv_dtype.value_or(problem.dtype),
           .split_size = problem.split_size,
-          .o_dtype = problem.o_dtype.value_or(dtype_bytes(problem.dtype) == 1 ? DType::bf16 : problem.dtype)};
+          .o_dtype = problem.o_dtype.value_or(dtype_bytes(problem.dtype) == 1 ? DType::bf16 : problem.dtype),
+          .kv_cache = problem.kv_cache};
 }
 
 template <>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "generator/attention/fmha_keys.h"
@@ -77,7 +78,7 @@ std::string part_rows_of(const FmhaLaunch& c) {
     return fmt::format("{} * {} * min(seqlen_q * {}, {})", tiles_of(c).text(), max_parts_of(c), c.pack_gqa,
                        c.tile_rows);
   const std::string ctas = c.walks_sequences ? tiles_of_sequence(c) + " * " + ranges_of(c) : ranges_of(c);
-  return fmt::format("2 * {} * min(seqlen_q * {}, {})", ctas, c.pack_gqa, c.tile_rows);
+  return fmt::format("2 * {} * min({}, {})", ctas, rows_of_sequence(c), c.tile_rows);
 }
 
 std::vector<std::string> strides_of(const FmhaLaunch& c, const std::string& tensor) {
@@ -159,6 +160,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (c.is_split) parameters.parts(c);
   if (has_pools(c.facts)) {
     for (const char* const window : {"swa_k", "swa_v"}) {
+      if (is_latent(c) && window == std::string_view("swa_v")) continue;
       if (c.copies_keys) {
         parameters.pointer(window);
       } else {
@@ -187,7 +189,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
   if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
   if (lies_in_places(c)) add_key_parameters(c, step);
-  if (copies_pools(c)) add_pool_parameters(step);
+  if (copies_pools(c)) add_pool_parameters(c, step);
   add_descale_parameters(c, step);
   if (stores_rows(c) || c.walks_sequences) parameters.strides(strides_of_o(c));
   if (c.copies_q) parameters.strides(strides_of(c, "q"));
@@ -204,7 +206,7 @@ LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
   LaunchStep step = first;
   step.entry += "_merge";
   const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (c.walks_sequences ? " * " + tiles_of_sequence(c) : "");
-  step.grid[0] = expression("{} * ceil_div(min(seqlen_q * {}, {}), {})", cuts, c.pack_gqa, c.tile_rows, c.merge_rows);
+  step.grid[0] = expression("{} * ceil_div(min({}, {}), {})", cuts, rows_of_sequence(c), c.tile_rows, c.merge_rows);
   if (has_split_size(c.facts)) step.grid[0] = expression("{} * {}", tiles_of(c).text(), merge_ctas_of(c));
   step.cluster[0] = 1;
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);

@@ -11,6 +11,7 @@
 // gets its references, and rescales what it has if they moved.
 #pragma once
 
+#include "attention/sink.cuh"
 #include "fmha/softmax.cuh"
 #include "fmha_latent/deal.cuh"
 #include "fmha_latent/epilogue.cuh"
@@ -19,6 +20,7 @@
 #include "fmha_latent/widen.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
@@ -62,7 +64,11 @@ struct Consumer {
   // This warpgroup reads a slot no more.
   __device__ __forceinline__ void release(int block) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.k_empty>(smem, block * kConsumers + kIndex));
+    if (threadIdx.x % 32 != 0) return;
+    const unsigned empty = barrier_at<kBarriers.k_empty>(smem, block * kConsumers + kIndex);
+    ptx::mbarrier_arrive(empty);
+    // The other CTA's threads write there too.
+    if constexpr (shares_keys(C)) ptx::mbarrier_arrive_cluster(ptx::mapa(empty, other_cta()));
   }
 
   // The end of the keys that a row sees.
@@ -71,9 +77,9 @@ struct Consumer {
     return min(keys, (first_row + own_row) / C.pack_gqa + 1 + keys - p.seqlen_q);
   }
 
-  // What lies in a block behind the last key is nobody's, and 0 times a NaN is one.
+  // What lies in a block behind the last key is nobody's, and 0 times a NaN is one. Threads that gather write zeros.
   __device__ __forceinline__ void clear_behind(int first_key) const {
-    if constexpr (C.facts.seqused == UsedLengths::none || widens(C)) return;
+    if constexpr (C.facts.seqused == UsedLengths::none || widens(C) || gathers(C)) return;
     const int valid = keys - first_key;
     if (valid <= 0 || valid >= kBlockKeys) return;
 #pragma unroll 1
@@ -89,8 +95,28 @@ struct Consumer {
     sync_warpgroup();
   }
 
+  // Of a block that was gathered, whose missing keys no row sees.
+  __device__ __forceinline__ void hide_missing(Scores& scores) const {
+    constexpr unsigned kAll = (1u << kKeysOfWarp) - 1;
+    const ptx::Words4 present = ptx::ld_shared_v4(smem + kLayout.present.offset + kIndex * kGatherWarps * 4);
+    if (!scale.is_applied() && (present.x & present.y & present.z & present.w) == kAll) return;
+    const unsigned words[kGatherWarps] = {present.x, present.y, present.z, present.w};
+    const int own_column = 2 * (static_cast<int>(threadIdx.x) % 4);
+    const float factor = scale.factor();
+#pragma unroll
+    for (int v = 0; v < kBlockKeys / 2; ++v) {
+      const int key = 8 * (v / 4) + v % 2;
+      const bool is_there = (words[key / kKeysOfWarp] >> own_column >> key % kKeysOfWarp & 1) != 0;
+      scores[v] = is_there ? scores[v] * factor : ptx::minus_infinity();
+    }
+  }
+
   // The rare cases: a scale that cannot be folded, a block with keys that some row does not see.
   __device__ __forceinline__ void fix_up(Scores& scores, int first_key) const {
+    if constexpr (gathers(C)) {
+      hide_missing(scores);
+      return;
+    }
     if (!scale.is_applied() && first_key + kBlockKeys <= visible_end(0)) return;
     const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
     const int ends[2] = {visible_end(row()) - own_column, visible_end(row() + 8) - own_column};
@@ -106,7 +132,7 @@ struct Consumer {
     // Addresses that follow from this one are not worth a register from pair to pair.
     const unsigned base = static_cast<unsigned>(ptx::forget(static_cast<int>(smem)));
     issue_scores<C>(scores, base + kLayout.q.offset, base + kLayout.k.offset + kIndex * kSlotBytes,
-                    row_at<kBarriers.k_full>(base, kIndex * kPanels), parity);
+                    row_at<kBarriers.k_full>(base, kIndex * full_barriers(C)), parity);
     ptx::wgmma_wait_group<0>();
     ScoreMma<C>::hold(scores);
     if (is_last && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(smem));
@@ -146,6 +172,7 @@ struct Consumer {
   __device__ __forceinline__ bool take_references(float (&factor)[2]) {
     constexpr int kOther = 1 - kIndex;
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.p_full>(smem, kOther), parity);
+    if constexpr (gathers(C)) ptx::fence_proxy_async_shared();  // threads wrote the block that P belongs to
     const float taken[2] = {ptx::ld_shared_f32(references(kOther)), ptx::ld_shared_f32(references(kOther) + 8 * 4)};
     const bool moves = __any_sync(0xffffffff, taken[0] != rows.reference[0] || taken[1] != rows.reference[1]);
     if (!moves) return false;
@@ -198,6 +225,14 @@ struct Consumer {
     release(1);
   }
 
+  // What the sink of a row's head adds to its sum.
+  __device__ __forceinline__ float sink_of(int r) const {
+    if constexpr (!has_sink(C.facts)) return 0.0f;
+    const int head = first_row + row() + 8 * r;
+    if (p.sink == nullptr || head >= rows_of_sequence<C>(p)) return 0.0f;
+    return attention::sink_share(p.sink[head], rows.subtrahend(r));
+  }
+
   // The rows' sums over both warpgroups' blocks, and what O is multiplied with.
   __device__ __forceinline__ void finish_rows(const Part& part, float (&factor)[2]) {
     const unsigned own = smem + kLayout.sums.offset + (kIndex * kRows + row()) * 4;
@@ -213,7 +248,8 @@ struct Consumer {
       // In the same order in both, so that both have the same bits.
       const float theirs = ptx::ld_shared_f32(other + 32 * r);
       rows.sum[r] = kIndex == 0 ? rows.sum[r] + theirs : theirs + rows.sum[r];
-      factor[r] = part.slot >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+      const float whole = rows.sum[r] + sink_of(r);
+      factor[r] = part.slot >= 0 ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
       if constexpr (widens(C)) factor[r] *= descale_of<C>(p, part.sequence);
     }
   }

@@ -7,6 +7,7 @@
 // workspace: 2 * CTA and 2 * CTA + 1. merge.cuh finds them by the same arithmetic.
 #pragma once
 
+#include "attention/pools.cuh"
 #include "fmha_latent/params.cuh"
 #include "ptx/global.cuh"
 #include "spec/fmha_latent.h"
@@ -18,10 +19,35 @@ __device__ __forceinline__ int quotient(int x, int y) {
   return static_cast<int>(static_cast<unsigned>(x) / static_cast<unsigned>(y));
 }
 
+// Of two that share keys.
+__device__ __forceinline__ int cta_of_pair() { return static_cast<int>(blockIdx.x) % 2; }
+__device__ __forceinline__ int other_cta() { return cta_of_pair() ^ 1; }
+
+// With pools each query has keys of its own, and is what a sequence is to all else here.
+template <Config C>
+__device__ __forceinline__ int sequences_of(const Params& p) {
+  return gathers(C) ? p.batch * p.seqlen_q : p.batch;
+}
+// Where a row of a sequence lies.
+struct RowPlace {
+  int batch;
+  int query;
+  int head;
+};
+template <Config C>
+__device__ __forceinline__ RowPlace place_of(const Params& p, int sequence, int row) {
+  if constexpr (gathers(C)) {
+    const int batch = quotient(sequence, p.seqlen_q);
+    return {batch, sequence - batch * p.seqlen_q, row};
+  }
+  const int query = row / C.pack_gqa;
+  return {sequence, query, row - query * C.pack_gqa};
+}
+
 // Rows of a sequence, and CTAs that share them.
 template <Config C>
 __device__ __forceinline__ int rows_of_sequence(const Params& p) {
-  return p.seqlen_q * C.pack_gqa;
+  return gathers(C) ? C.pack_gqa : p.seqlen_q * C.pack_gqa;
 }
 template <Config C>
 __device__ __forceinline__ int tiles_of_sequence(const Params& p) {
@@ -33,9 +59,16 @@ __device__ __forceinline__ int rows_of_slot(const Params& p) {
   return min(kRows, rows_of_sequence<C>(p));
 }
 
+// Places of a query's list: none in a pool of no rows.
+__device__ __forceinline__ int listed_keys(const Params& p) { return p.seqlen_k == 0 ? 0 : p.topk; }
+
 // Valid keys of a sequence.
 template <Config C>
 __device__ __forceinline__ int keys_of(const Params& p, int sequence) {
+  if constexpr (gathers(C)) {
+    const RowPlace place = place_of<C>(p, sequence, 0);
+    return listed_keys(p) + attention::window_end<C>(p, place.batch, place.query);
+  }
   if constexpr (C.facts.seqused == UsedLengths::none) return p.seqlen_k;
   return min(max(static_cast<int>(ptx::ld_global_u32(p.seqused_k + sequence)), 0), p.seqlen_k);
 }
@@ -70,7 +103,7 @@ struct PairRow {
   int total = 0;
 
   __device__ __forceinline__ explicit PairRow(const Params& params)
-      : p(params), sequences_of_lane((params.batch + 31) / 32) {
+      : p(params), sequences_of_lane((sequences_of<C>(params) + 31) / 32) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
     for (int i = 0; i < sequences_of_lane; i += kAtOnce) {
@@ -78,7 +111,7 @@ struct PairRow {
       look_up(lane * sequences_of_lane + i, pairs);
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j)
-        if (i + j < sequences_of_lane && lane * sequences_of_lane + i + j < p.batch) of_lane += pairs[j];
+        if (i + j < sequences_of_lane && lane * sequences_of_lane + i + j < sequences_of<C>(p)) of_lane += pairs[j];
     }
     end = of_lane;
 #pragma unroll
@@ -93,7 +126,7 @@ struct PairRow {
   static constexpr int kAtOnce = 4;
   __device__ __forceinline__ void look_up(int sequence, int (&pairs)[kAtOnce]) const {
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) pairs[j] = pairs_of<C>(p, min(sequence + j, p.batch - 1));
+    for (int j = 0; j < kAtOnce; ++j) pairs[j] = pairs_of<C>(p, min(sequence + j, sequences_of<C>(p) - 1));
   }
 
   // Where a range begins.
@@ -141,7 +174,7 @@ struct Walk {
       slot = 2 * static_cast<int>(blockIdx.x);
       if (left > 0) place = row.at(begin);
     } else {
-      const int each = quotient(p.batch, ranges), more = p.batch - each * ranges;
+      const int each = quotient(sequences_of<C>(p), ranges), more = sequences_of<C>(p) - each * ranges;
       place.sequence = each * range + min(range, more);
       left = each + (range < more ? 1 : 0);
     }

@@ -24,16 +24,15 @@ __device__ __forceinline__ long long part_row(const Params& p, int slot, int row
 // `row`: of the sequence.
 template <Config C>
 __device__ __forceinline__ long long statistic_of(const Params& p, int sequence, int row) {
-  const int query = row / C.pack_gqa;
-  const int head = row - query * C.pack_gqa;
-  return (static_cast<long long>(sequence) * p.heads_q + head) * p.seqlen_q + query;
+  const RowPlace at = place_of<C>(p, sequence, row);
+  return (static_cast<long long>(at.batch) * p.heads_q + at.head) * p.seqlen_q + at.query;
 }
 template <Config C>
 __device__ __forceinline__ char* o_row_of(const Params& p, int sequence, int row) {
-  const int query = row / C.pack_gqa;
-  const int head = row - query * C.pack_gqa;
+  const RowPlace at = place_of<C>(p, sequence, row);
   return static_cast<char*>(p.o_rows) +
-         o_element_bytes(C.facts) * (sequence * p.o_stride_batch + head * p.o_stride_head + query * p.o_stride_seqlen);
+         o_element_bytes(C.facts) *
+             (at.batch * p.o_stride_batch + at.head * p.o_stride_head + at.query * p.o_stride_seqlen);
 }
 
 // One thread of four writes what is known of its rows. `first_row`: of the tile; `row`: of it, the thread's first.

@@ -4,11 +4,14 @@
 
 #include "common/illegal_config.cuh"
 #include "fmha_latent/consumer.cuh"
+#include "fmha_latent/gather.cuh"
+#include "fmha_latent/gather_cache.cuh"
 #include "fmha_latent/merge.cuh"
 #include "fmha_latent/params.cuh"
 #include "fmha_latent/producer.cuh"
 #include "fmha_latent/widen.cuh"
 #include "ptx/address.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
@@ -17,16 +20,30 @@
 
 namespace tessera::fmha_latent {
 
-// Full barriers take one arrival, with the bytes; what consumers give back takes one of each warp, P too.
+// Full barriers take one arrival, with the bytes; those of keys that are gathered one of each thread, behind its
+// copies, and of a block's first group another of each warp, which says what is there; those of a cache one of each
+// warp that widened. What consumers give back takes one of each warp, of both CTAs if they share keys, P too.
+template <Config C>
+__device__ __forceinline__ int arrivals_of_group(int group) {
+  if constexpr (!gathers(C)) {
+    return 1;
+  } else if constexpr (has_cache(C.facts)) {
+    return kGatherWarps;
+  } else {
+    return 32 * kGatherWarps + (group == 0 ? kGatherWarps : 0);
+  }
+}
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kBarriers = barriers(C);
   ptx::mbarrier_init(barrier_at<kBarriers.q_full>(smem), 1);
   ptx::mbarrier_init(barrier_at<kBarriers.q_empty>(smem), 4 * kConsumers);
 #pragma unroll 1
-  for (int i = 0; i < 2 * kPanels; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), 1);
+  for (int i = 0; i < 2 * full_barriers(C); ++i)
+    ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), arrivals_of_group<C>(i % full_barriers(C)));
 #pragma unroll 1
-  for (int i = 0; i < 2 * kConsumers; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), 4);
+  for (int i = 0; i < 2 * kConsumers; ++i)
+    ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), shares_keys(C) ? 8 : 4);
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) ptx::mbarrier_init(barrier_at<kBarriers.p_full>(smem, i), 4);
   if constexpr (widens(C)) {
@@ -52,13 +69,22 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
   }
-  __syncthreads();
+  if constexpr (shares_keys(C)) {
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  } else {
+    __syncthreads();
+  }
 
   constexpr RegisterBudget kBudget = register_budget(C);
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<kBudget.producer>();
-    if constexpr (widens(C)) {
+    if constexpr (has_cache(C.facts)) {
+      gather_cache<C>(params, smem);
+    } else if constexpr (gathers(C)) {
+      gather<C>(params, smem);
+    } else if constexpr (widens(C)) {
       load_or_widen<C>(params, smem);
     } else {
       produce<C>(params, smem);
@@ -70,6 +96,12 @@ __device__ __forceinline__ void kernel(const Params& params) {
     } else {
       Consumer<C, 1>{params, smem}.run();
     }
+  }
+  // Nobody writes to a CTA that is no more.
+  if constexpr (shares_keys(C)) {
+    __syncwarp();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
   }
 }
 

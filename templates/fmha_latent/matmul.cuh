@@ -2,6 +2,7 @@
 // layouts: fmha/matmul.cuh.
 #pragma once
 
+#include "ptx/fence.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/wgmma.cuh"
@@ -32,15 +33,18 @@ __device__ __forceinline__ void issue_scores(Scores& scores, unsigned q, unsigne
   const unsigned long long a = k_major_descriptor(q, kRows, C.swizzle);
   const unsigned long long b = k_major_descriptor(slot, kBlockKeys, C.swizzle);
 #pragma unroll
-  for (int panel = 0; panel < kPanels; ++panel) {
+  for (int panel = 0; panel < panels(C); ++panel) {
     unsigned long long a_steps[kSteps], b_steps[kSteps];
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
       a_steps[i] = advance_descriptor(a, k_major_step_bytes(panel * kSteps + i, kRows, C.swizzle));
       b_steps[i] = advance_descriptor(b, k_major_step_bytes(panel * kSteps + i, kBlockKeys, C.swizzle));
     }
-    ptx::mbarrier_wait_parity(full[panel], parity);
-    ptx::wgmma_fence();  // behind each wait: ptxas would put one there
+    if (panel == 0 || full_of_panel(C, panel) != full_of_panel(C, panel - 1)) {
+      ptx::mbarrier_wait_parity(full[full_of_panel(C, panel)], parity);
+      if constexpr (gathers(C)) ptx::fence_proxy_async_shared();  // threads wrote what is read
+      ptx::wgmma_fence();                                         // behind each wait: ptxas would put one there
+    }
     if (panel == 0) {
       ScoreMma<C>::begin(scores, a_steps, b_steps);
     } else {

@@ -51,7 +51,8 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
     attention::merge_row<C>(
         p.partial_o, p.partial_sums, parts,
         [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * ((before + part) * tiles + tile), row); },
-        o_row_of<C>(p, place.sequence, own), {p.lse, nullptr, nullptr}, statistic_of<C>(p, place.sequence, own));
+        o_row_of<C>(p, place.sequence, own), {p.lse, nullptr, nullptr, p.sink, own},
+        statistic_of<C>(p, place.sequence, own));
   }
 }
 

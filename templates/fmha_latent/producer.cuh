@@ -79,16 +79,16 @@ struct BlockLoad {
 
 // The rows of Q, once those before are in use no more. One thread.
 template <Config C>
-__device__ __forceinline__ void load_rows(const Params& p, unsigned smem, int sequence, int row, int query,
-                                          unsigned parity) {
+__device__ __forceinline__ void load_rows(const Params& p, unsigned smem, int sequence, int row, unsigned parity) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
+  const RowPlace at = place_of<C>(p, sequence, row);
   ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_empty>(smem), parity);
-  ptx::mbarrier_arrive_expect_tx(barrier_at<kBarriers.q_full>(smem), kSlotBytes);
+  ptx::mbarrier_arrive_expect_tx(barrier_at<kBarriers.q_full>(smem), q_bytes(C));
 #pragma unroll 1
-  for (int panel = 0; panel < kPanels; ++panel) {
+  for (int panel = 0; panel < panels(C); ++panel) {
     ptx::tma_load_5d(smem + kLayout.q.offset + panel * kPanelBytes, p.q, barrier_at<kBarriers.q_full>(smem),
-                     panel * kSpanElements, row - query * C.pack_gqa, query, 0, sequence);
+                     panel * kSpanElements, at.head, at.query, 0, at.batch);
   }
 }
 
@@ -143,9 +143,8 @@ __device__ __forceinline__ void load_rows_of_parts(const Params& p, unsigned sme
   unsigned parity = 1;
   Part part;
   const int row = walk.tile() * kRows;
-  const int query = row / C.pack_gqa;
 #pragma unroll 1
-  for (; walk.next(part); parity ^= 1) load_rows<C>(p, smem, part.sequence, row, query, parity);
+  for (; walk.next(part); parity ^= 1) load_rows<C>(p, smem, part.sequence, row, parity);
 }
 
 template <Config C>

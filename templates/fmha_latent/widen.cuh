@@ -88,8 +88,7 @@ __device__ __forceinline__ void widen_keys(const Params& p, unsigned smem, Walk<
   while (walk.next(part)) {
     // All that the part before needs is wide, so that consumers give Q back.
     if (first_panel == 0) {
-      const int row = walk.tile() * kRows;
-      if (ptx::elect_sync()) load_rows<C>(p, smem, part.sequence, row, row / C.pack_gqa, q_parity);
+      if (ptx::elect_sync()) load_rows<C>(p, smem, part.sequence, walk.tile() * kRows, q_parity);
       __syncwarp();
       q_parity ^= 1;
     }

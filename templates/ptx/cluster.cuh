@@ -1,6 +1,8 @@
 // Clusters: CTAs that run at the same time and reach each other's shared memory.
 #pragma once
 
+#include "ptx/shared_words.cuh"
+
 namespace tessera::ptx {
 
 // PTX ISA "mapa", PTX 7.8, sm_90. Where the CTA of that rank has what lies at `address` here. Not volatile: pure.
@@ -31,6 +33,14 @@ __device__ __forceinline__ void st_async_v4_f32(unsigned address, unsigned barri
   asm volatile(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(address),
       "r"(barrier), "f"(x), "f"(y), "f"(z), "f"(w)
+      : "memory");
+}
+
+// PTX ISA "st.async", PTX 8.1, sm_90. The same of words.
+__device__ __forceinline__ void st_async_v4(unsigned address, unsigned barrier, const Words4& v) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(address),
+      "r"(barrier), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
       : "memory");
 }
 

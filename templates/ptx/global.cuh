@@ -17,6 +17,16 @@ __device__ __forceinline__ Vector4 ld_global_v4_stream(const void* p) {
                : "l"(p));
   return v;
 }
+// PTX ISA "ld.global.nc", PTX 7.4, sm_70. 8-byte aligned; likewise.
+__device__ __forceinline__ void ld_global_v2_stream(const void* p, unsigned& x, unsigned& y) {
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p));
+}
+// PTX ISA "ld.global.nc", PTX 7.4, sm_70.
+__device__ __forceinline__ unsigned ld_global_u32_stream(const void* p) {
+  unsigned x;
+  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(x) : "l"(p));
+  return x;
+}
 // PTX ISA "ld.global.nc", PTX 3.1, any target. 16-byte aligned.
 __device__ __forceinline__ Vector4 ld_global_v4(const void* p) {
   Vector4 v;

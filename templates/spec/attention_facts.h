@@ -18,6 +18,8 @@ TESSERA_HD constexpr bool reads_lengths_of_keys(const AttentionFacts& f) {
 TESSERA_HD constexpr bool is_ragged(const AttentionFacts& f) { return f.q_layout == QueryLayout::ragged; }
 TESSERA_HD constexpr bool reads_lengths(const AttentionFacts& f) { return reads_lengths_of_keys(f) || is_ragged(f); }
 TESSERA_HD constexpr bool has_pools(const AttentionFacts& f) { return f.kv_pools != KvPools::dense; }
+// Whether keys are tokens of a cache that is narrower than rows: spec/attention_cache.h.
+TESSERA_HD constexpr bool has_cache(const AttentionFacts& f) { return f.kv_cache != KvCache::rows; }
 // Whether heads have sinks: lists of rows have always had them, which may be null.
 TESSERA_HD constexpr bool has_sink(const AttentionFacts& f) { return f.sink != Sink::none || has_pools(f); }
 // Whether work grows with a tile's place in the sequence.

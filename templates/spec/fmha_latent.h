@@ -39,6 +39,21 @@
 //   float* partial_o    [2 * CTAs][min(64, rows of a sequence)][head_dim_v], un-normalised
 //   float* partial_sums [2 * CTAs][min(64, rows of a sequence)][2]: the reference times log2(e), the sum
 // The kernel that merges has the same parameters, and behind them int num_ctas, the number of ranges.
+// Two pools of keys (kv_pools sparse_window), head_dim 576 or 512: each query has a list of rows of its own, and a
+// window; what is called a sequence above and below is a query then, whose rows are its heads, of any number. k
+// [seqlen_k, head_dim] are rows that queries list, threads gather them, there is no map of k and none of the valid
+// lengths above. Of a block two groups of panels, those that a warpgroup multiplies as V each, have a barrier, and the
+// columns that only S needs one. Behind lse (and the parts) come
+//   void* swa_k         [batch, seqlen_swa, 1, head_dim], the window
+//   int* indices        [batch, seqlen_q, topk]; int* swa_lens [batch]; float* sink [heads_q], may be null
+//   int topk, seqlen_swa
+// and behind softmax_scale
+//   void* k_keys        k
+//   long long k_stride_seqlen, swa_k_stride_seqlen, swa_k_stride_batch, in elements
+// fmha_latent/gather.cuh says how they come. From a cache (kv_cache, spec/attention_cache.h) k is bytes, pages of
+// page_size tokens, swa_k [batch][pages] likewise, and the strides, in bytes, are
+//   long long k_stride_page, swa_k_stride_page, swa_k_stride_batch
+// Its values are widened on the way, in registers: fmha_latent/gather_cache.cuh.
 // Tiles of a sequence are tiles = ceil_div(seqlen_q * pack_gqa, 64); each has a CTA of its own, and those of a sequence
 // run side by side, so that they share its keys in the L2.
 // Launch: grid {tiles * ranges, 1, 1} with ranges = min(max(num_sms / tiles, 1), batch): each range of CTAs has as many
@@ -49,6 +64,7 @@
 // for what is before it. Domain: heads_kv 1, heads_q = pack_gqa.
 #pragma once
 
+#include "spec/attention_cache.h"
 #include "spec/attention_facts.h"
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
@@ -90,6 +106,7 @@ inline constexpr int kPairKeys = 2 * kBlockKeys;
 // heads, 128 sequences of 4,096 keys, took 199 us in place of 161.
 inline constexpr int kBlocksAhead = 1;
 inline constexpr int kHeadDim = 576;
+inline constexpr int kHeadDimOfPools = 512;  // the other one that keys of pools may have
 inline constexpr int kHeadDimV = 512;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
@@ -99,6 +116,7 @@ enum class Rule {
   dtype_not_16_bit,         // bytes of the type; 2
   key_dtype_unknown,        // bytes of the type; 1 (e4m3)
   head_dim_not_latent,      // head_dim; 576
+  head_dim_not_of_pools,    // head_dim; 512 (the other one is 576)
   head_dim_v_not_latent,    // head_dim_v; 512
   tile_m_not_64,            // tile_m; 64 (wgmma M: O of more rows finds no registers)
   tile_n_not_64,            // tile_n; 64 (P takes the place of a panel of its block)
@@ -109,7 +127,12 @@ enum class Rule {
   output_unnormalized,      // 1; 0
   queries_ragged,           // 1; 0
   lengths_of_queries,       // 1; 0 (seqused qk)
-  keys_without_places,      // 1; 0 (ragged keys, pools)
+  keys_without_places,      // 1; 0 (ragged keys)
+  pools_beside_places,      // 1; 0 (keys in pages, lengths of keys)
+  pools_of_8_bits,          // bytes of the type; 2
+  cache_without_pools,      // 1; 0
+  head_dim_not_of_cache,    // head_dim; columns of a token
+  cache_not_beside_bf16,    // 1; 0
   page_size_unknown,        // page_size; 256 (kPageSizes)
   page_size_without_pages,  // page_size; 0
   page_too_small_for_tma,   // page_size; 8 (rows of a swizzle's pattern)
@@ -119,9 +142,16 @@ enum class Rule {
 };
 
 TESSERA_HD constexpr bool prefetches(const Config& c) { return c.pack_gqa > kRows; }
-// Tiles of a sequence whose CTAs are a cluster. They exchange nothing: in one cluster they are near each other, and
-// what one of them reads the other finds in its part of the L2 (H100, 128 heads: 1 to 5 % faster).
-TESSERA_HD constexpr int tiles_of_cluster(const Config& c) { return c.pack_gqa % (2 * kRows) == 0 ? 2 : 1; }
+// Whether threads gather keys from two pools.
+TESSERA_HD constexpr bool gathers(const Config& c) { return has_pools(c.facts); }
+// Tiles of a sequence whose CTAs are a cluster. But for keys of a cache they exchange nothing: in one cluster they are
+// near each other, and what one of them reads the other finds in its part of the L2 (H100, 128 heads: 1 to 5 % faster).
+TESSERA_HD constexpr int tiles_of_cluster(const Config& c) {
+  const int tiles = (c.pack_gqa + kRows - 1) / kRows;
+  return (gathers(c) ? tiles : c.pack_gqa / kRows) % 2 == 0 && c.pack_gqa > kRows ? 2 : 1;
+}
+// Whether those CTAs widen half of a cache's keys each, for both.
+TESSERA_HD constexpr bool shares_keys(const Config& c) { return has_cache(c.facts) && tiles_of_cluster(c) == 2; }
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
 TESSERA_HD constexpr bool widens(const Config& c) { return widens_keys(c.facts); }
 
@@ -129,13 +159,17 @@ inline constexpr int kSpanBytes = 128;
 inline constexpr int kSpanElements = kSpanBytes / 2;
 inline constexpr int kPanelBytes = 64 * kSpanBytes;  // 64 rows of Q or keys
 inline constexpr int kPanels = kHeadDim / kSpanElements;
+TESSERA_HD constexpr int panels(const Config& c) { return c.facts.head_dim / kSpanElements; }
 inline constexpr int kPanelsOfHalf = kHeadDimV / kSpanElements / 2;  // that a warpgroup multiplies as V
 inline constexpr int kPanelOfP = kHeadDimV / kSpanElements;          // which is no V
-inline constexpr int kSlotBytes = kPanels * kPanelBytes;
+inline constexpr int kSlotBytes = kPanels * kPanelBytes;             // with room for P, whatever head_dim is
+TESSERA_HD constexpr int q_bytes(const Config& c) { return panels(c) * kPanelBytes; }
 inline constexpr int kRawSpanBytes = kSpanElements;  // of 8-bit keys
 inline constexpr int kRawPanelBytes = kBlockKeys * kRawSpanBytes;
 inline constexpr int kRawOffset = kPanelBytes - kRawPanelBytes;  // where they come to, in a panel
 inline constexpr int kConsumers = 2;
+inline constexpr int kGatherWarps = 4;  // of the producer warpgroup: keys of pools
+inline constexpr int kKeysOfWarp = kBlockKeys / kGatherWarps;
 inline constexpr int kThreads = (kConsumers + 1) * kWarpgroupThreads;
 
 struct SmemLayout {
@@ -143,6 +177,7 @@ struct SmemLayout {
   SmemRegion k;           // [2][panels][64][span]; P in the last panel
   SmemRegion references;  // [2][64] fp32, of the blocks' P
   SmemRegion sums;        // [consumer warpgroup][64] fp32
+  SmemRegion present;     // [2][4 warps] words: which of the 16 keys that a warp gathered are there
   SmemRegion barriers;    // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -151,19 +186,26 @@ struct SmemLayout {
 struct Barriers {
   BarrierRow q_full;
   BarrierRow q_empty;
-  BarrierRow k_full;    // [slot][panel]
-  BarrierRow k_empty;   // [slot][consumer warpgroup]: that one reads nothing there any more
-  BarrierRow p_full;    // [slot]: P and its references are there
+  BarrierRow k_full;  // [slot][full_barriers()]: a panel, or a group of panels that are gathered
+  BarrierRow
+      k_empty;        // [slot][consumer warpgroup]: that one, of all CTAs that share keys, reads nothing there any more
+  BarrierRow p_full;  // [slot]: P and its references are there
   BarrierRow raw_full;  // as k_full, 8-bit keys only: their bytes are there
   int count = 0;        // of all
 };
+// Of a slot; and which of them a panel has.
+inline constexpr int kGroups = 3;
+TESSERA_HD constexpr int full_barriers(const Config& c) { return gathers(c) ? kGroups : kPanels; }
+TESSERA_HD constexpr int full_of_panel(const Config& c, int panel) {
+  return gathers(c) ? panel / kPanelsOfHalf : panel;
+}
 // The first one at `offset` of the shared memory at `smem`.
 TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
   common::BarrierCursor cursor{{smem, offset, 0}};
   Barriers b;
   b.q_full = cursor.take(1);
   b.q_empty = cursor.take(1);
-  b.k_full = cursor.take(2 * kPanels);
+  b.k_full = cursor.take(2 * full_barriers(c));
   b.k_empty = cursor.take(2 * kConsumers);
   b.p_full = cursor.take(2);
   b.raw_full = cursor.take(widens(c) ? 2 * kPanels : 0);
@@ -173,11 +215,12 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
 
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
-  layout.q = {"q", 0, kSlotBytes};
+  layout.q = {"q", 0, q_bytes(c)};
   layout.k = {"k", end_of(layout.q), 2 * kSlotBytes};
   layout.references = {"references", end_of(layout.k), 2 * kRows * 4};
   layout.sums = {"sums", end_of(layout.references), kConsumers * kRows * 4};
-  layout.barriers = {"barriers", end_of(layout.sums), 8 * barriers_from(c, 0, 0).count};
+  layout.present = {"present", end_of(layout.sums), gathers(c) ? 2 * kGatherWarps * 4 : 0};
+  layout.barriers = {"barriers", end_of(layout.present), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
@@ -193,20 +236,33 @@ struct RegisterBudget {
   int producer = 40;
   int consumer = 232;
 };
-// Warps that widen need more than those that load.
+// Warps that widen need more than those that load, those that gather more again, and those that widen what they
+// gathered, which is in their registers until then, most.
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (has_cache(c.facts) && c.facts.kv_cache == KvCache::mla_584 && !shares_keys(c)) return {168, 120, 192};
+  if (has_cache(c.facts)) return {168, 104, 200};
+  if (gathers(c)) return {168, 72, 216};
   return widens(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_pages(const AttentionFacts& facts) {
   const int keys = facts.page_size;
   if (facts.kv_layout != KvLayout::paged) {
-    if (keys != 0) return {Rule::page_size_without_pages, keys, 0};
+    if (keys != 0 && facts.kv_cache == KvCache::rows) return {Rule::page_size_without_pages, keys, 0};
     return {};
   }
   if (!is_page_size(keys)) return {Rule::page_size_unknown, keys, 256};
   if (keys < 8) return {Rule::page_too_small_for_tma, keys, 8};
   if (facts.seqused == UsedLengths::none) return {Rule::pages_without_lengths, 0, 1};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_cache(const Config& c) {
+  const int columns = cache_columns(cache_of(c.facts));
+  if (!gathers(c)) return {Rule::cache_without_pools, 1, 0};
+  if (c.facts.head_dim != columns) return {Rule::head_dim_not_of_cache, c.facts.head_dim, columns};
+  if (c.facts.dtype != DType::bf16) return {Rule::cache_not_beside_bf16, 1, 0};
+  if (!is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
   return {};
 }
 
@@ -219,21 +275,33 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (facts.kv_dtype != facts.dtype && facts.kv_dtype != DType::e4m3) {
     return {Rule::key_dtype_unknown, dtype_bytes(facts.kv_dtype), 1};
   }
-  if (facts.head_dim != kHeadDim) return {Rule::head_dim_not_latent, facts.head_dim, kHeadDim};
+  if (gathers(c) && facts.head_dim != kHeadDim && facts.head_dim != kHeadDimOfPools) {
+    return {Rule::head_dim_not_of_pools, facts.head_dim, kHeadDimOfPools};
+  }
+  if (!gathers(c) && facts.head_dim != kHeadDim) return {Rule::head_dim_not_latent, facts.head_dim, kHeadDim};
   if (facts.head_dim_v != kHeadDimV) return {Rule::head_dim_v_not_latent, facts.head_dim_v, kHeadDimV};
   if (c.tile_m != kRows) return {Rule::tile_m_not_64, c.tile_m, kRows};
   if (c.tile_n != kBlockKeys) return {Rule::tile_n_not_64, c.tile_n, kBlockKeys};
   if (c.stages != 2) return {Rule::stages_not_2, c.stages, 2};
   if (c.swizzle != Swizzle::b128) return {Rule::swizzle_not_128b, swizzle_span_bytes(c.swizzle), kSpanBytes};
   const int heads = c.pack_gqa;
-  if (heads < 1 || heads > 1024 || (heads <= kRows ? kRows % heads != 0 : heads % kRows != 0)) {
+  const bool has_whole_tiles = heads >= 1 && (heads <= kRows ? kRows % heads == 0 : heads % kRows == 0);
+  if (heads < 1 || heads > 1024 || (!gathers(c) && !has_whole_tiles)) {
     return {Rule::pack_gqa_not_of_tiles, heads, kRows};
   }
   if (facts.window != Window::none) return {Rule::window_sliding, 1, 0};
   if (facts.output != Output::normalized) return {Rule::output_unnormalized, 1, 0};
   if (facts.q_layout != QueryLayout::dense) return {Rule::queries_ragged, 1, 0};
   if (facts.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
-  if (facts.kv_layout == KvLayout::ragged || facts.kv_pools != KvPools::dense) return {Rule::keys_without_places, 1, 0};
+  if (facts.kv_layout == KvLayout::ragged) return {Rule::keys_without_places, 1, 0};
+  if (gathers(c) && (facts.kv_layout != KvLayout::dense || facts.seqused != UsedLengths::none)) {
+    return {Rule::pools_beside_places, 1, 0};
+  }
+  if (gathers(c) && widens(c)) return {Rule::pools_of_8_bits, dtype_bytes(facts.kv_dtype), 2};
+  if (has_cache(facts)) {
+    const Verdict<Rule> of_cache = why_invalid_cache(c);
+    if (!of_cache.ok()) return of_cache;
+  }
   const Verdict<Rule> of_pages = why_invalid_pages(facts);
   if (!of_pages.ok()) return of_pages;
   if (c.split_kv == SplitKv::on) return {Rule::split_by_number, 1, 0};
@@ -248,9 +316,11 @@ inline constexpr int kFirstWideningWarp = kWarpOfQ;  // 8-bit keys
 inline constexpr int kWideningWarps = 3;
 static_assert(kPanels % kWideningWarps == 0);
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return widens(c) ? 3 : 4; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return gathers(c) ? 2 : widens(c) ? 3 : 4; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
+  if (gathers(c) && index == 0) return {"gather", 0, kGatherWarps, budget.producer};
+  if (gathers(c)) index = 3;
   if (widens(c) && index == 0) return {"load_k", kWarpOfK, 1, budget.producer};
   if (widens(c) && index == 1) return {"widen", kFirstWideningWarp, kWideningWarps, budget.producer};
   if (widens(c)) index = 3;
@@ -268,8 +338,10 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 
 using TmaBox = common::TmaBox<5>;
 
-// Heads of a query that lie in one tile.
-TESSERA_HD constexpr int heads_of_tile(const Config& c) { return c.pack_gqa < kRows ? c.pack_gqa : kRows; }
+// Heads of a query that lie in one tile; of pools, whose tiles have one query, rows without a head are zeros.
+TESSERA_HD constexpr int heads_of_tile(const Config& c) {
+  return c.pack_gqa < kRows && !gathers(c) ? c.pack_gqa : kRows;
+}
 // {span, heads, queries, 1 key head, 1 batch}.
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
   return {{kSpanElements, heads_of_tile(c), kRows / heads_of_tile(c), 1, 1}};

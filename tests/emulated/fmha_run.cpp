@@ -10,6 +10,7 @@
 #include <map>
 
 #include "generator/facts.h"
+#include "reference/attention_cache.h"
 #include "reference/fmha_pools.h"
 #include "reference/key_places.h"
 #include "reference/narrow_keys.h"
@@ -190,10 +191,21 @@ class Run {
     }
     if (facts_.has_sink && tensors_.count("sink") != 0) check.sink = tensors_.at("sink").view();
     if (has_pools()) {
-      return reference::check_fmha_pools(
-          {tensors_.at("q").view(), tensors_.at("k").view(), tensors_.at("v").view(), tensors_.at("swa_k").view(),
-           tensors_.at("swa_v").view(), tensors_.at("indices").view(), tensors_.at("swa_lens").view()},
-          outputs, check);
+      const auto of = [&](const char* name) { return tensors_.at(name).view(); };
+      reference::FmhaPools in{of("q"), of("k"), of("v"), of("swa_k"), of("swa_v"), of("indices"), of("swa_lens")};
+      const AttentionFacts& facts = check.facts;
+      Tensor k, swa_k;
+      if (has_cache(facts)) {
+        k = reference::rows_of_cache(facts, in.k.data, sizes_.seqlen_k);
+        swa_k = reference::rows_of_window_cache(facts, in.swa_k, facts_.seqlen_swa);
+        in.k = k.view();
+        in.swa_k = swa_k.view();
+      }
+      if (is_latent()) {
+        in.v = reference::first_columns(in.k, sizes_.v_columns());
+        in.swa_v = reference::first_columns(in.swa_k, sizes_.v_columns());
+      }
+      return reference::check_fmha_pools(in, outputs, check);
     }
     if (problem_.kv_layout != KvLayout::dense) {
       const Tensor k = dense_keys("k"), v = is_latent() ? Tensor() : dense_keys("v");
@@ -467,6 +479,11 @@ class Run {
     hide_behind(made.swa_k, lengths);
     hide_behind(made.swa_v, lengths);
     set_sink(made.sink);
+    if (const AttentionFacts facts = attention_facts(problem_); has_cache(facts)) {
+      made.k = reference::make_cache(facts, sizes_.seqlen_k, reference::Fill::normal, facts_.input_seed, 21);
+      made.swa_k = reference::make_window_cache(facts, made.swa_lens, facts_.seqlen_swa, reference::Fill::normal,
+                                                facts_.input_seed, 22);
+    }
     for (const auto& [name, tensor] :
          {std::pair("q", &made.q), std::pair("k", &made.k), std::pair("v", &made.v), std::pair("swa_k", &made.swa_k),
           std::pair("swa_v", &made.swa_v), std::pair("indices", &made.indices), std::pair("swa_lens", &made.swa_lens),

@@ -85,7 +85,6 @@ TEST_CASE("latent attention: what is refused, and why") {
   CHECK(refusal({{"kv_layout", "paged"}, {"page_size", "24"}}) ==
         paged + "24: page_size 24: there are kernels for 1, 8, 16, 32, 64, 128 and 256");
   CHECK(refusal({{"split_kv", "on"}}) == subject + "split_kv on: ranges follow lengths with v_is_k, take dealt");
-  CHECK(refusal({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_pools sparse_window with v_is_k");
   CHECK(refusal({{"v_layout", "k"}}) == "fmha has no kernel for v_layout k with v_is_k");
   CHECK(refusal({{"kv_copy", "cp_async"}}) == "fmha has no kernel for kv_copy cp_async with v_is_k");
   CHECK(refusal({{"dtype", "e4m3"}}) == "fmha has no kernel for dtype e4m3 with v_is_k");
@@ -120,6 +119,85 @@ TEST_CASE("latent attention: e4m3 keys are bytes in maps, and have one descale")
   const LaunchPlan plain = make_plan(latent()).launch;
   CHECK(std::none_of(plain.buffers.begin(), plain.buffers.end(),
                      [](const BufferSpec& b) { return b.name.ends_with("_descale"); }));
+}
+
+TEST_CASE("latent attention: listed keys, of any number of heads, and what does not go with them") {
+  const auto refused = [](Fields more) {
+    more.insert(more.begin(), {"kv_pools", "sparse_window"});
+    return refusal(more);
+  };
+  const std::string subject = "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, two pools of keys: ";
+  CHECK(refused({}) == "accepted");
+  CHECK(refused({{"head_dim", "512"}}) == "accepted");
+  CHECK(refused({{"pack_gqa", "100"}, {"sink", "per_head"}, {"kv_copy", "cp_async"}}) == "accepted");
+  CHECK(refused({{"head_dim", "256"}}) ==
+        "head_dim 256/512 with v_is_k, tile 64x64, 128 heads packed, two pools of keys: head_dim 256, 512 or 576 "
+        "needed (listed keys that are values too)");
+  CHECK(refused({{"kv_copy", "tma"}}) == "fmha has no kernel for kv_copy tma with v_is_k");
+  const std::string places =
+      "kv_layout paged or used lengths with two pools of keys: a list says where keys are, take neither";
+  CHECK(refused({{"seqused", "k"}}) == subject + places);
+  CHECK(refused({{"kv_layout", "paged"}, {"page_size", "64"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, pages of 64, two pools of keys: " + places);
+  CHECK(refused({{"kv_dtype", "e4m3"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, keys in e4m3, two pools of keys: kv_dtype e4m3 "
+        "with two pools of keys: take bf16, or a kv_cache");
+  CHECK(refused({{"page_size", "64"}}) == subject + "page_size 64 without pages: take kv_layout paged");
+  CHECK(refusal({{"kv_cache", "mla_656"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed in mla_656, pages of 64: kv_cache mla_656 without "
+        "a list of rows: take kv_pools sparse_window");
+  CHECK(refused({{"kv_cache", "mla_584"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, two pools of keys in mla_584, pages of 64: "
+        "head_dim 576, 512 needed (columns of a token of kv_cache mla_584)");
+  CHECK(refused({{"kv_cache", "mla_656"}, {"dtype", "f16"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, two pools of keys in mla_656, pages of 64: "
+        "kv_cache mla_656 beside dtype f16: its rotations are bf16, take bf16");
+  CHECK(refused({{"kv_cache", "mla_656"}, {"page_size", "24"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, two pools of keys in mla_656, pages of 24: "
+        "page_size 24: there are kernels for 1, 8, 16, 32, 64, 128 and 256");
+  for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"}) {
+    try {
+      make_plan(problem_of("fmha", {{"arch", arch}, {"kv_cache", "mla_584"}}));
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()) ==
+            "kv_cache mla_584 without v_is_k and kv_pools sparse_window on sm_90a: there is no kernel for it: take "
+            "rows");
+    }
+  }
+}
+
+TEST_CASE("latent attention: the launch of listed keys") {
+  const LaunchPlan launch = make_plan(latent({{"kv_pools", "sparse_window"}, {"split_kv", "dealt"}})).launch;
+  REQUIRE(launch.tensor_maps.size() == 1);
+  CHECK(launch.tensor_maps[0].box == std::vector<std::uint32_t>{64, 64, 1, 1, 1});
+  const auto has = [](const LaunchPlan& of, std::string_view name) {
+    return std::any_of(of.buffers.begin(), of.buffers.end(), [&](const BufferSpec& b) { return b.name == name; });
+  };
+  for (const char* const name : {"k", "swa_k", "indices", "swa_lens", "sink"}) CHECK(has(launch, name));
+  for (const char* const name : {"v", "swa_v"}) CHECK(!has(launch, name));
+  const auto value = [](const Expression& expression, std::int64_t batch, std::int64_t queries, std::int64_t topk) {
+    const std::map<std::string, std::int64_t> sizes{{"batch", batch},  {"seqlen_q", queries}, {"topk", topk},
+                                                    {"seqlen_swa", 0}, {"num_sms", 132},      {"seqlen_k", 1000}};
+    std::vector<std::int64_t> values;
+    for (const std::string& name : expression.names()) values.push_back(sizes.at(name));
+    return expression.evaluate(values);
+  };
+  CHECK(value(launch.steps.at(0).grid[0], 128, 2, 2048) == 132);  // 66 ranges of 2 tiles
+  CHECK(value(launch.steps.at(0).grid[0], 1, 2, 512) == 16);      // 8 pairs of blocks
+  CHECK(value(launch.steps.at(0).grid[0], 0, 2, 512) == 0);
+  CHECK(value(launch.workspace.bytes, 128, 2, 2048) == 2 * 132 * 64 * 514 * 4);
+
+  // A page is whole 576 bytes in mla_584, as its writers have it.
+  const LaunchPlan cached =
+      make_plan(latent({{"head_dim", "512"}, {"kv_pools", "sparse_window"}, {"kv_cache", "mla_584"}})).launch;
+  const auto k =
+      std::find_if(cached.buffers.begin(), cached.buffers.end(), [](const BufferSpec& b) { return b.name == "k"; });
+  REQUIRE(k != cached.buffers.end());
+  CHECK(k->dtype == "u8");
+  REQUIRE(k->shape.size() == 2);
+  CHECK(value(k->shape[0], 1, 1, 1) == 16);  // 1,000 tokens in pages of 64
+  CHECK(k->shape[1].text() == "37440");      // 65 * 576 >= 64 * 584
 }
 
 TEST_CASE("latent attention: heads and the split follow from hints") {

@@ -45,7 +45,12 @@ bool plans(std::string_view op, const Selector& selector, std::string_view word)
         set_field(problem, "dtype", "e4m3");
         set_field(problem, selector.key == "a_scale_block" ? "b_scale_block" : "a_scale_block", word);
       }
-      if (op == "fmha" && field_text(problem, "v_is_k") == "on") {
+      if (selector.key == "kv_cache" && word != "rows") {
+        set_field(problem, "kv_pools", "sparse_window");
+        set_field(problem, "v_is_k", "on");
+        set_field(problem, "head_dim", "512");
+      }
+      if (op == "fmha" && field_text(problem, "v_is_k") == "on" && (selector.key != "kv_cache" || word == "mla_656")) {
         set_field(problem, "head_dim", "576");
         set_field(problem, "head_dim_v", "512");
       }

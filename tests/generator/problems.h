@@ -207,6 +207,15 @@ inline std::vector<Problem> every_fact() {
     for (const Mask mask : {Mask::none, Mask::causal})
       problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .dtype = dtype, .mask = mask, .v_is_k = VIsK::on});
   problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .kv_dtype = DType::e4m3});
+  for (const Word<KvCache>& cache : kKvCacheWords)
+    for (const int head_dim : {512, 576})
+      if (cache.value == KvCache::rows || (head_dim == 576) == (cache.value == KvCache::mla_656))
+        problems.push_back(Fmha{.head_dim = head_dim,
+                                .head_dim_v = 512,
+                                .mask = head_dim == 512 ? Mask::causal : Mask::none,
+                                .kv_pools = KvPools::sparse_window,
+                                .kv_cache = cache.value,
+                                .v_is_k = VIsK::on});
   for (const fmha::HeadDims& dims : fmha::kHeadDims)
     for (const DType dtype : {DType::bf16, DType::f16})
       if (dims.head_dim >= 64 && dims.head_dim <= 256 && dims.head_dim % 32 == 0 && dims.head_dim != 160)

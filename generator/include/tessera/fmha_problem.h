@@ -27,7 +27,8 @@ struct Fmha {
   QueryLayout q_layout = QueryLayout::dense;  ///< of q and o; ragged: seqlen_q are the queries of all sequences
   KvPools kv_pools = KvPools::dense;          ///< sparse_window: keys by a list, and those of a window
   KvLayout kv_layout = KvLayout::dense;       ///< how the keys of sequences lie in k and v
-  std::optional<int> page_size{};             ///< keys of a page: with kv_layout paged
+  std::optional<int> page_size{};             ///< keys of a page: with kv_layout paged, and of a kv_cache
+  KvCache kv_cache = KvCache::rows;           ///< of kv_pools: rows of kv_dtype, or tokens of a narrower cache
   VIsK v_is_k = VIsK::off;                    ///< values are the first head_dim_v columns of k, there is no v
   Sink sink = Sink::none;                     ///< a logit of each head, in the denominator of o alone
   Softcap softcap = Softcap::none;            ///< of scores; the cap is given at launch

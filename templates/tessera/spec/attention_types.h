@@ -37,6 +37,10 @@ enum class KvPools { dense, sparse_window };
 // Whether values are the first head_dim_v columns of their keys, so that there is no v (latent attention, MLA).
 enum class VIsK { off, on };
 
+// What the keys of kv_pools are made of: rows of kv_dtype, or tokens of a cache that is narrower, whose bytes
+// tessera/spec/row_cache.h has.
+enum class KvCache { rows, mla_656, mla_584, mla_384 };
+
 // How the keys of sequences lie in k and v: [batch, seqlen_k, ..] (dense); in pages of page_size keys each of a pool,
 // which a table lists for each sequence (paged); packed one behind the other, cu_seqlens_k says where (ragged).
 enum class KvLayout { dense, paged, ragged };
@@ -87,7 +91,7 @@ struct AttentionFacts {
   UsedLengths seqused = UsedLengths::none;
   KvPools kv_pools = KvPools::dense;
   KvLayout kv_layout = KvLayout::dense;
-  int page_size = 0;  // of kv_layout paged
+  int page_size = 0;  // of kv_layout paged, or of a kv_cache
   Sink sink = Sink::none;
   Softcap softcap = Softcap::none;
   Alibi alibi = Alibi::none;
@@ -99,6 +103,7 @@ struct AttentionFacts {
   DType kv_dtype = DType::bf16;  // of k and v: dtype, or 8 bits that the kernel widens to those of dtype
   int split_size = 0;            // keys of a part of split keys, whatever else is in the batch; 0: any
   DType o_dtype = DType::bf16;   // of a normalised o where dtype has 8 bits; else that is dtype
+  KvCache kv_cache = KvCache::rows;
 
   TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
 };

@@ -116,6 +116,7 @@ struct FmhaArguments {
   std::int64_t q_descale_stride_batch = kUseDefault, q_descale_stride_head = kUseDefault;
   std::int64_t o_stride_batch = kUseDefault, o_stride_seqlen = kUseDefault, o_stride_head = kUseDefault;
   std::int64_t swa_k_stride_batch = kUseDefault, swa_k_stride_seqlen = kUseDefault, swa_k_stride_head = kUseDefault;
+  std::int64_t swa_k_stride_page = kUseDefault;  ///< of a kv_cache, in bytes, as k_stride_page
   std::int64_t swa_v_stride_batch = kUseDefault, swa_v_stride_seqlen = kUseDefault, swa_v_stride_head = kUseDefault;
   DevicePointer workspace = 0;
   std::int64_t workspace_bytes = 0;
