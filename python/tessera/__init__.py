@@ -12,6 +12,7 @@ disk. Importing needs neither a GPU nor PyTorch nor NumPy. docs/python.md says m
 """
 
 from . import _core
+from .attention import Nvfp4Operands, attention_quantize, fmha, fmha_nvfp4
 from .command import Picture, Timeline, layout, timeline
 from .emulator import Emulator, Finding
 from .errors import (
@@ -26,18 +27,7 @@ from .errors import (
 )
 from .jit import Jit, check, default_jit, plan, set_default_jit, warm
 from .kernel import Kernel, Launch
-from .operators import (
-    Nvfp4Operands,
-    attention_quantize,
-    dequantize,
-    fmha,
-    fmha_nvfp4,
-    gemm,
-    moe_route,
-    quantize,
-    rows,
-    topk,
-)
+from .operators import dequantize, gemm, moe_route, quantize, rows, topk
 
 __version__ = _core.version()
 __all__ = [

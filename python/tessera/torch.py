@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch.autograd import forward_ad
 
-from . import _core, arrays, operators
+from . import _core, arrays, attention, operators
 from .errors import UnsupportedError, UsageError
 
 TYPE_CHECKING = False
@@ -52,13 +52,13 @@ def _device(tensor: Tensor) -> str | None:
 
 
 def _fmha(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, softmax_scale: float | None = None) -> Tensor:
-    return operators.fmha(q, k, v, causal=causal, softmax_scale=softmax_scale, device=_device(q))
+    return attention.fmha(q, k, v, causal=causal, softmax_scale=softmax_scale, device=_device(q))
 
 
 def _fmha_lse(
     q: Tensor, k: Tensor, v: Tensor, causal: bool = False, softmax_scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    return operators.fmha(q, k, v, causal=causal, softmax_scale=softmax_scale, return_lse=True, device=_device(q))
+    return attention.fmha(q, k, v, causal=causal, softmax_scale=softmax_scale, return_lse=True, device=_device(q))
 
 
 def _gemm(a: Tensor, b: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
@@ -68,7 +68,7 @@ def _gemm(a: Tensor, b: Tensor, bias: Tensor | None = None, activation: str | No
 def _fmha_out(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool = False, softmax_scale: float | None = None
 ) -> None:
-    operators.fmha(q, k, v, causal=causal, softmax_scale=softmax_scale, out=out, device=_device(q))
+    attention.fmha(q, k, v, causal=causal, softmax_scale=softmax_scale, out=out, device=_device(q))
 
 
 def _fmha_paged(
@@ -80,7 +80,7 @@ def _fmha_paged(
     causal: bool = True,
     softmax_scale: float | None = None,
 ) -> Tensor:
-    return operators.fmha(
+    return attention.fmha(
         q,
         k_cache,
         v_cache,
@@ -100,7 +100,7 @@ def _append_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Te
         operators.rows(k, chain, **arguments)
         return
     fields = {"dtype": arrays.view("k", k).dtype, "columns": 2 * columns, "chain": chain}
-    kernel = operators._kernel("rows", arrays.view("k", k), "emulator", None, fields)
+    kernel = operators.kernel_of("rows", arrays.view("k", k), "emulator", None, fields)
     launch = kernel.bind(device="emulator", x=k, **arguments)
     launch._kept = frozenset(("y", "y2"))
     launch.launch()

@@ -17,7 +17,7 @@ import weakref
 import torch
 import transformers
 
-from . import operators
+from .attention import fmha
 from .errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -205,7 +205,7 @@ def _attention(
         if mask is not None or k.shape[1] != q.shape[1]:
             raise UnsupportedError("position_ids restart beside keys of a cache: pack sequences into a first call alone")
         return _ragged(q, k, v, starts, starts, None, wanted), None
-    return operators.fmha(q, k, v, seqused_k=mask, **wanted), None
+    return fmha(q, k, v, seqused_k=mask, **wanted), None
 
 
 _opaque_attention = torch.compiler.disable(_attention)  # in graphs of torch.compile a call between two graphs
@@ -256,7 +256,7 @@ def _ragged(
 ) -> Tensor:
     flat = (t.reshape(-1, *t.shape[2:]) for t in (q, k, v))
     starts = {"cu_seqlens_q": starts_q.to(torch.int32), "cu_seqlens_k": starts_k.to(torch.int32)}
-    o = operators.fmha(*flat, **starts, max_seqlen_k=max_length_k if type(max_length_k) is int else None, **wanted)
+    o = fmha(*flat, **starts, max_seqlen_k=max_length_k if type(max_length_k) is int else None, **wanted)
     return o.reshape(*q.shape[:2], *o.shape[1:])
 
 
@@ -281,7 +281,7 @@ def _padded(q: Tensor, k: Tensor, v: Tensor, is_valid: Tensor, wanted: dict[str,
     packed_v, _ = _packed(v[:, : keys.shape[1]], keys)
     if packed_q.shape[0] == 0:
         return q.new_zeros((batch, length, q.shape[2], v.shape[-1]))
-    packed = operators.fmha(
+    packed = fmha(
         packed_q, packed_k, packed_v, cu_seqlens_q=starts_q, cu_seqlens_k=starts_k, max_seqlen_k=k.shape[1], **wanted
     )
     o = packed.new_zeros((batch, length, *packed.shape[1:]))
