@@ -11,6 +11,7 @@
 #include "cli/observation.h"
 #include "cli/program_run.h"
 #include "emulator/syntax/parser.h"
+#include "emulator/time/report.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -139,13 +140,14 @@ class EmulateCommand final : public Command {
     device->set_observer(observation.observer());
     const EmulateReport report = run.run(*device, emulation_.schedules());
     observation.finish();
-    return print(call, *device, report, observation);
+    return print(call, *device, report, observation, device->take_times());
   }
 
  private:
   ExitCode run_guest(Call& call) {
     if (!file_.empty() || !launch_.empty() || emulation_.observes())
-      throw Error(ErrorKind::usage, "emulate -- PROGRAM: takes no FILE, --launch, --stats, --trace or --timeline");
+      throw Error(ErrorKind::usage,
+                  "emulate -- PROGRAM: takes no FILE, --launch, --stats, --trace, --timeline or --time");
     program_flags_.seed = seed_;
     const ProgramReport report = run_program(call, program_, program_flags_, emulation_);
     if (call.is_json()) {
@@ -216,9 +218,11 @@ class EmulateCommand final : public Command {
   }
 
   ExitCode print(Call& call, const emulator::EmulatedDevice& device, const EmulateReport& report,
-                 const Observation& observation) const {
+                 const Observation& observation, const std::vector<emulator::LaunchTime>& times) const {
     const std::int64_t hazards = hazards_of(report.findings);
-    const bool pass = !report.is_stopped && report.problems.empty() && !(emulation_.is_strict && hazards > 0);
+    // Without values nothing can be said of outputs.
+    const bool has_problems = !report.problems.empty() && !emulation_.skips_values;
+    const bool pass = !report.is_stopped && !has_problems && !(emulation_.is_strict && hazards > 0);
     if (!pass) call.complain(why_failed(file_, report.findings, report.problems, emulation_.is_strict));
     if (call.is_json()) {
       OrderedJson findings = OrderedJson::array();
@@ -230,6 +234,7 @@ class EmulateCommand final : public Command {
                        {"problems", report.problems},
                        {"outputs", report.outputs},
                        {"schedules", report.schedules}};
+      if (!times.empty()) json["predicted"] = time_json(times);
       if (emulation_.shows_statistics) json["statistics"] = observation.json();
       call.print_json(json);
       return pass ? kOk : kWrong;
@@ -237,7 +242,8 @@ class EmulateCommand final : public Command {
     call.print(fmt::format("{} on {}: {}{}\n", file_, device.info().name, verdict_text(pass, hazards),
                            report.is_stopped ? ", the launch was stopped" : ""));
     for (const emulator::EmulatorFinding& finding : report.findings) call.print("  " + finding.to_string() + "\n");
-    for (const std::string& problem : report.problems) call.print("  " + problem + "\n");
+    if (!emulation_.skips_values)
+      for (const std::string& problem : report.problems) call.print("  " + problem + "\n");
     for (const OrderedJson& output : report.outputs)
       if (output.contains("checked") && output["mismatched"] == 0)
         call.print(fmt::format("  {}: {} elements as expected, largest difference {:.3g}\n",
@@ -245,6 +251,7 @@ class EmulateCommand final : public Command {
                                output["max_abs_error"].is_null() ? 0.0 : output["max_abs_error"].get<double>()));
     for (const std::string& note : report.notes) call.print("  note: " + note + "\n");
     call.print(schedule_lines(report.schedules));
+    call.print(time_text(times));
     call.print(observation.text());
     return pass ? kOk : kWrong;
   }

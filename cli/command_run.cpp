@@ -19,6 +19,7 @@
 #include "cli/sampled_run.h"
 #include "cli/size_flags.h"
 #include "cli/strided.h"
+#include "emulator/time/report.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -194,7 +195,8 @@ class RunCommand final : public Command {
     const Place place = choose_place(call, plan, gpu, reason);
     flags.is_emulated = place.emulated != nullptr;
     if (!place.emulated && emulation_.observes())
-      throw Error(ErrorKind::usage, "--stats, --trace and --timeline watch the emulator: give --device emulator too");
+      throw Error(ErrorKind::usage,
+                  "--stats, --trace, --timeline and --time watch the emulator: give --device emulator too");
     const LaunchSizes launch(plan.launch);
     // Of a product a member that no launch takes is left out, as one without a kernel is.
     const std::vector<std::int64_t> sizes =
@@ -216,6 +218,7 @@ class RunCommand final : public Command {
     bool is_stopped = false;  ///< by a failure: outputs are unfinished
     bool pass = false;
     double time_us = 0;
+    std::vector<emulator::LaunchTime> predicted;  ///< with --time
   };
 
   Outcome launch_on_gpu(DeviceRun& run) const {
@@ -247,6 +250,8 @@ class RunCommand final : public Command {
       run.reset();
       run.launch();
       outcome.is_stopped = merge_findings(outcome.findings, device.take_findings());
+      outcome.predicted = device.take_times();
+      if (emulation_.skips_values) return outcome;
       const emulator::LaunchStatistics statistics = device.statistics();
       outcome.schedules.push_back(schedule_json(schedule, statistics));
       auto outputs = run.read_outputs(outcome.problems);
@@ -293,20 +298,25 @@ class RunCommand final : public Command {
     if (place.emulated && reaches_far(plan, launch, sizes)) {
       outcome = sample(call, op, kernel, *place.emulated, sizes, flags, result);
     } else {
-      std::map<std::string, reference::Tensor> inputs = op.inputs(plan, launch, sizes, flags);
+      std::map<std::string, reference::Tensor> inputs = emulation_.skips_values && place.emulated
+                                                            ? inputs_for_time(op, plan, launch, sizes, flags)
+                                                            : op.inputs(plan, launch, sizes, flags);
       fold(inputs, plan, launch, sizes);
       DeviceRun run(*place.device, kernel, sizes, op.scalars(plan, flags), inputs);
       outcome = place.emulated ? launch_emulated(run, *place.emulated) : launch_on_gpu(run);
       save(outcome.outputs);
-      if (!outcome.is_stopped) result = op.compare(plan, inputs, outcome.outputs, flags, call.jobs());
+      if (!outcome.is_stopped && !(place.emulated && emulation_.skips_values))
+        result = op.compare(plan, inputs, outcome.outputs, flags, call.jobs());
     }
     observation.finish();
     outcome.problems.insert(outcome.problems.end(), result.problems.begin(), result.problems.end());
     const std::int64_t hazards = hazards_of(outcome.findings);
     outcome.pass = outcome.problems.empty() && !outcome.is_stopped && !(emulation_.is_strict && hazards > 0);
     const bool is_timed = !place.emulated && repeat_ > 0;
+    if (place.emulated && emulation_.skips_values) return time_alone(call, plan, place, outcome);
     if (!call.is_json()) {
       print_text(call, plan, place, result, outcome);
+      if (!outcome.predicted.empty()) call.print(time_text(outcome.predicted));
       call.print(observation.text());
     }
     if (!outcome.pass) call.complain(why_failed(plan.kernel, outcome.findings, outcome.problems, emulation_.is_strict));
@@ -323,12 +333,44 @@ class RunCommand final : public Command {
                      {"rel_bound", judged(result.rel_bound)},
                      {"problems", outcome.problems}};
     if (!place.emulated) return json;
+    if (!outcome.predicted.empty()) json["predicted"] = time_json(outcome.predicted);
     json["schedules"] = outcome.schedules;
     json["hazards"] = hazards;
     json["findings"] = OrderedJson::array();
     for (const emulator::EmulatorFinding& finding : outcome.findings) json["findings"].push_back(finding_json(finding));
     if (emulation_.shows_statistics) json["statistics"] = observation.json();
     return json;
+  }
+
+  /// What is told with --no-values: nothing of results.
+  OrderedJson time_alone(Call& call, const Plan& plan, const Place& place, const Outcome& outcome) const {
+    if (!call.is_json()) {
+      call.print(fmt::format("{} on {}\n", plan.kernel, place.device->info().name));
+      for (const emulator::EmulatorFinding& finding : outcome.findings) call.print("  " + finding.to_string() + "\n");
+      call.print(time_text(outcome.predicted));
+    }
+    if (!outcome.pass) call.complain(why_failed(plan.kernel, outcome.findings, outcome.problems, false));
+    return {{"pass", outcome.pass},
+            {"device", place.device->info().name},
+            {"kernel", plan.kernel},
+            {"predicted", time_json(outcome.predicted)}};
+  }
+
+  /// Values of which nothing depends but results: zeros. Where whole numbers are among the inputs (lengths, pages) the
+  /// real ones.
+  static std::map<std::string, reference::Tensor> inputs_for_time(const RunOperator& op, const Plan& plan,
+                                                                  const LaunchSizes& launch,
+                                                                  const std::vector<std::int64_t>& sizes,
+                                                                  const RunFlags& flags) {
+    std::map<std::string, reference::Tensor> inputs;
+    for (const BufferSpec& buffer : plan.launch.buffers) {
+      if (buffer.role == BufferRole::output) continue;
+      if (buffer.dtype.starts_with("s") || buffer.dtype.starts_with("u")) return op.inputs(plan, launch, sizes, flags);
+      std::vector<std::int64_t> shape;
+      for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
+      inputs.emplace(buffer.name, reference::Tensor(*reference::dtype_from_name(buffer.dtype), shape));
+    }
+    return inputs;
   }
 
   /// Where the strides make elements share memory, the reference sees what is there.

@@ -33,6 +33,10 @@ void EmulatorFlags::add_to(FlagSet& flags) {
   flags.toggle("--stats", shows_statistics, "count instructions, bytes, bank conflicts, matrix work and waits");
   flags.text("--trace", "FILE", trace, "write a line for every executed instruction (/dev/stdout: among the results)");
   flags.text("--timeline", "FILE", timeline, "write a trace of warps and asynchronous operations for Perfetto");
+  flags.text("--time", "GPU", time,
+             "predict how long launches take there, by docs/time.md: h200, or a description's file (JSON)");
+  flags.toggle("--no-values", skips_values,
+               "with --time: nothing is computed, some clusters run, and time alone is told");
 }
 
 std::vector<Schedule> EmulatorFlags::schedules() const {
@@ -57,6 +61,14 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, 
   options.detects_races = detects_races || is_strict;
   options.detects_unwritten_registers = is_strict;
   options.threads = static_cast<int>(std::clamp<std::int64_t>(threads, 1, emulator::kMostHostThreads));
+  if (skips_values && time.empty()) throw Error(ErrorKind::usage, "--no-values: is for --time GPU");
+  if (!time.empty()) {
+    if (schedule != "fair") throw Error(ErrorKind::usage, "--schedule: with --time who runs when is by time");
+    if (threads > 1) throw Error(ErrorKind::usage, "--cpu-threads: with --time launches run on one thread");
+    options.time = emulator::find_gpu_time(time);
+    options.skips_values = skips_values;
+    options.num_sms = emulator::sms_of(*options.time);
+  }
   if (num_sms != 0) options.num_sms = static_cast<int>(std::min<std::int64_t>(num_sms, 4096));
   std::FILE* const prints = call.is_json() ? call.host().err : call.host().out;
   options.print = [prints](std::string_view text) { std::fwrite(text.data(), 1, text.size(), prints); };

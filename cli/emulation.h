@@ -25,10 +25,12 @@ struct EmulatorFlags {
   std::int64_t threads = 0;  ///< 0: 1, and of a program as many as the machine has cores
   bool shows_statistics = false;
   std::string trace, timeline;  ///< files
+  std::string time;             ///< a GPU, whose clock launches run on
+  bool skips_values = false;
 
   void add_to(FlagSet& flags);
   /// Something was asked for that only the emulator gives.
-  bool observes() const { return shows_statistics || !trace.empty() || !timeline.empty(); }
+  bool observes() const { return shows_statistics || !trace.empty() || !timeline.empty() || !time.empty(); }
   /// What --schedule asks for, all four in the order of the manual page for `all`. Throws Error{usage}.
   std::vector<emulator::Schedule> schedules() const;
   /// A device for code of this target; what kernels print goes to stdout, with --json to stderr. Throws

@@ -20,6 +20,7 @@
 #include "emulator/memory/texture.h"
 #include "emulator/parts.h"
 #include "emulator/syntax/resolver.h"
+#include "emulator/time/whole.h"
 #include "tessera/emulator/sample.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
@@ -143,6 +144,7 @@ struct EmulatedDevice::State {
   Observer* observer = nullptr;
   std::uint64_t sampled_clusters = 0;  ///< 0: all of them run
   ClusterSample sample;
+  std::vector<LaunchTime> times;
   std::uintptr_t next_handle = 1;
   std::vector<PriorGrid> prior_grids;  ///< what a programmatic dependent of the last launch may run beside
   std::uintptr_t prior_stream = 0;
@@ -307,6 +309,10 @@ std::vector<ScheduleClue> EmulatedDevice::take_clues() {
   const std::lock_guard lock(state_->mutex);
   return std::exchange(state_->clues, {});
 }
+std::vector<LaunchTime> EmulatedDevice::take_times() {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->times, {});
+}
 bool EmulatedDevice::is_capturing(Stream) { return false; }
 std::uintptr_t EmulatedDevice::current_context() { return state_->context; }
 std::string EmulatedDevice::why_unusable(DevicePointer pointer) {
@@ -365,6 +371,13 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   if (state_->sampled_clusters != 0) {
     state_->prior_grids.clear();
     return state_->run_sample(*loaded.program, *loaded.entry, shape, options, parameters);
+  }
+  if (state_->options.time) {
+    const TimedResult timed = run_on_clock(*state_->options.time, *loaded.program, *loaded.entry, *state_->memory,
+                                           shape, options, parameters, state_->options.skips_values, state_->times);
+    state_->count(timed.statistics);
+    state_->findings.insert(state_->findings.end(), timed.findings.begin(), timed.findings.end());
+    return;
   }
   std::string why_one;
   if (state_->options.threads > 1) {

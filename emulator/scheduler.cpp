@@ -78,6 +78,7 @@ void Scheduler::run() {
   max_resident_ctas_ = std::max<std::size_t>(static_cast<std::size_t>(launch_.options.num_sms), cluster_size);
   // Clusters that do not speak need not wait for each other, and of one at a time the host's caches hold more.
   if (launch_.options.parts != nullptr) max_resident_ctas_ = cluster_size;
+  if (launch_.options.clock != nullptr) return run_timed();
   while (admit_cluster()) {
   }
   std::size_t turn = 0;

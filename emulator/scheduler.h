@@ -32,6 +32,9 @@ class Scheduler {
   bool within_budget();
   void name_running_group(EmulatorFinding& finding) const;
   void report_deadlock();
+  /// run() by the launch's clock (time/timed_schedule.cpp).
+  void run_timed();
+  Result execute_timed(Warp& warp);
 
   Launch& launch_;
   std::vector<Warp*> warps_;  // of all resident CTAs

@@ -21,6 +21,7 @@ class AsyncStore final : public CopyOperation {
   std::vector<std::byte> data;
   BulkReduce reduce;
 
+  AsyncWork work() const override { return {AsyncWork::Kind::remote_store, data.size(), 0, cta, place_.in}; }
   void complete(Launch& launch) override {
     aim(launch, *cta, barrier);
     is_generic_ = true;

@@ -24,7 +24,14 @@ class BulkLoad final : public CopyOperation {
   std::vector<Cta*> destinations;
   BulkReduce reduce;
 
+  AsyncWork work() const override {
+    return {AsyncWork::Kind::load, bytes, source_cta != nullptr ? 0 : global, destinations.front(), place_.in};
+  }
   void complete(Launch& launch) override {
+    if (launch.options.skips_values) {
+      for (Cta* cta : destinations) complete_bytes(launch, *cta, barrier, bytes, place_);
+      return;
+    }
     std::vector<std::byte> data(bytes);
     aim(launch, *destinations[0], barrier);
     const bool ok = source_cta != nullptr ? read_shared(launch, *source_cta, source, data.data(), bytes)
@@ -54,8 +61,10 @@ class BulkWrite final : public CopyOperation {
   std::uint16_t byte_mask = 0xFFFF;  // which bytes of every 16 are written
   std::shared_ptr<AsyncGroup> group;
 
+  AsyncWork work() const override { return {AsyncWork::Kind::store_write, data.size(), global, nullptr, place_.in}; }
   void complete(Launch& launch) override {
     --group->pending;
+    if (launch.options.skips_values) return;
     if (byte_mask != 0xFFFF) {
       for (std::size_t i = 0; i < data.size(); ++i)
         if ((byte_mask >> i % 16 & 1) != 0 && !write_global(launch, global + i, data.data() + i, 1)) return;
@@ -83,6 +92,7 @@ class BulkStore final : public CopyOperation {
   std::uint16_t byte_mask = 0xFFFF;
   std::shared_ptr<AsyncGroup> group;
 
+  AsyncWork work() const override { return {AsyncWork::Kind::store_read, bytes, global, cta, place_.in}; }
   void complete(Launch& launch) override {
     auto write = std::make_unique<BulkWrite>(*this);
     write->global = global;
@@ -91,6 +101,7 @@ class BulkStore final : public CopyOperation {
     write->group = group;
     write->data.resize(bytes);
     --group->reading;
+    if (launch.options.skips_values) return launch.async.push(std::move(write), launch);
     if (read_shared(launch, *cta, shared, write->data.data(), bytes)) launch.async.push(std::move(write), launch);
   }
 };

@@ -50,7 +50,15 @@ class TensorLoad final : public CopyOperation {
   U32 barrier = 0;  // offset
   std::vector<Destination> destinations;
 
+  AsyncWork work() const override {
+    return {AsyncWork::Kind::load, tile.credit(), tile.tile.address, destinations.front().cta, place_.in};
+  }
   void complete(Launch& launch) override {
+    if (launch.options.skips_values) {
+      for (const Destination& to : destinations)
+        complete_bytes(launch, *to.barrier_cta, barrier, tile.credit(), place_);
+      return;
+    }
     const U64 fill = math::tile_fill_pattern(tile.tile);
     bool ok = true;
     tile_ = static_cast<std::uint8_t>(1 + static_cast<unsigned>(tile.tile.swizzle));
@@ -99,6 +107,7 @@ class TensorWrite final : public CopyOperation {
   BulkReduce reduce;
   std::shared_ptr<AsyncGroup> group;
 
+  AsyncWork work() const override { return {AsyncWork::Kind::store_write, 0, 0, nullptr, place_.in}; }
   void complete(Launch& launch) override {
     --group->pending;
     is_atomic_ = reduce.op != BulkReduce::Op::none;
@@ -124,10 +133,17 @@ class TensorStore final : public CopyOperation {
   BulkReduce reduce;
   std::shared_ptr<AsyncGroup> group;
 
+  AsyncWork work() const override {
+    return {AsyncWork::Kind::store_read, tile.credit(), tile.tile.address, cta, place_.in};
+  }
   void complete(Launch& launch) override {
     auto write = std::make_unique<TensorWrite>(*this);
     write->group = group;
     write->reduce = reduce;
+    if (launch.options.skips_values) {
+      --group->reading;
+      return launch.async.push(std::move(write), launch);
+    }
     bool ok = true;
     tile.visit(kSharedBase + shared, [&](const math::TileChunk& chunk) {
       if (chunk.valid_bytes == 0 || !ok) return;

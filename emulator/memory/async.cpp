@@ -5,6 +5,7 @@
 #include "emulator/machine.h"
 #include "emulator/observers/observer.h"
 #include "emulator/tensor_cores/wgmma.h"
+#include "emulator/time/clock.h"
 
 namespace tessera::emulator {
 namespace {
@@ -36,7 +37,8 @@ WarpgroupAsync::~WarpgroupAsync() = default;
 
 void AsyncQueue::push(std::unique_ptr<AsyncOperation> operation, Launch& launch) {
   ++launch.statistics.async_operations;
-  operation->ready_at = launch.time + delay(launch);
+  Clock* const clock = launch.options.clock;
+  operation->ready_at = clock != nullptr ? clock->completion(*operation) : launch.time + delay(launch);
   if (launch.options.observer != nullptr) launch.options.observer->pushed(*operation, launch.time);
   const Number number = first_ + operations_.size();
   if (operation->chain != nullptr) chains_[operation->chain].push_back(number);
@@ -71,6 +73,7 @@ void AsyncQueue::complete(Number number, Launch& launch) {
   for (; !operations_.empty() && operations_.front() == nullptr; ++first_) operations_.pop_front();
   ++launch.progress;
   Observer* const observer = launch.options.observer;
+  if (launch.options.clock != nullptr) launch.options.clock->completing(*operation, static_cast<double>(launch.time));
   if (observer != nullptr) observer->completing(*operation, launch.time);
   operation->complete(launch);
   if (observer != nullptr) observer->completed(*operation, launch.time);

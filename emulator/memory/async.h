@@ -23,8 +23,21 @@ class Cta;
 class Launch;
 struct Instruction;
 
+/// What an operation is to the time model (time/clock.h).
+struct AsyncWork {
+  enum class Kind : std::uint8_t { other, wgmma, tensor, load, store_read, store_write, lane_copies, remote_store };
+  Kind kind = Kind::other;
+  std::uint64_t bytes = 0;   ///< of global memory, or between CTAs
+  std::uint64_t global = 0;  ///< where they lie; 0: in shared memory
+  const Cta* cta = nullptr;  ///< whose shared memory is read or written; null: that of the warp that pushes it
+  const Instruction* in = nullptr;
+  int m = 0, n = 0, cta_group = 1;  ///< of a tcgen05.mma; 0: another tcgen05 operation
+  bool a_in_tmem = false;
+};
+
 class AsyncOperation {
  public:
+  virtual AsyncWork work() const { return {}; }
   virtual ~AsyncOperation() = default;
   virtual void complete(Launch& launch) = 0;
   /// False while something that it waits for (beside its chain) has not happened.

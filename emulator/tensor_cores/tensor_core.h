@@ -41,6 +41,7 @@ class TensorOperation : public CopyOperation {
   TensorOperation(Warp& warp, const Instruction& in, int lane, int cta_group);
   ~TensorOperation() override;
   void complete(Launch& launch) final;
+  AsyncWork work() const override { return {AsyncWork::Kind::tensor, 0, 0, issuer_, &in_}; }
 
  protected:
   virtual void execute(Launch& launch) = 0;

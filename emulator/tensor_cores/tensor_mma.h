@@ -54,6 +54,14 @@ bool check_mma(Warp& w, const Instruction& in, const TensorMma& mma);
 class MmaOperation final : public TensorOperation {
  public:
   MmaOperation(Warp& warp, const Instruction& in, int lane, const TensorMma& mma);
+  AsyncWork work() const override {
+    AsyncWork work = TensorOperation::work();
+    work.m = mma_.shape.m;
+    work.n = mma_.shape.n;
+    work.cta_group = mma_.cta_group;
+    work.a_in_tmem = mma_.a_in_tmem;
+    return work;
+  }
 
  protected:
   void execute(Launch& launch) override;

@@ -25,6 +25,9 @@ struct WgmmaOperation : AsyncOperation {
   std::array<std::shared_ptr<RaceOperation>, 4> race;
   std::shared_ptr<RaceOperation> race_of_all;  ///< what all four had seen
   std::shared_ptr<WgmmaResult> result = std::make_shared<WgmmaResult>();
+  AsyncWork work() const override {
+    return {AsyncWork::Kind::wgmma, 0, 0, warps[0] != nullptr ? warps[0]->cta : nullptr, in};
+  }
   void complete(Launch& launch) override;
 };
 

@@ -17,6 +17,7 @@
 #include "tessera/emulator/options.h"
 #include "tessera/emulator/sample.h"
 #include "tessera/emulator/texture.h"
+#include "tessera/emulator/time.h"
 #include "tessera/emulator/virtual_memory.h"
 #include "tessera/pointer_probe.h"
 
@@ -34,6 +35,8 @@ struct DeviceOptions {
   bool detects_races = false;  ///< accesses that nothing orders are hazards; up to five times slower
   bool detects_unwritten_registers = false;          ///< values that no instruction of a thread has written are hazards
   std::function<void(std::string_view)> print = {};  ///< takes what kernels print; empty: standard output
+  std::shared_ptr<const GpuTime> time = {};  ///< launches run on the clock of this GPU; null: nobody asks for time
+  bool skips_values = false;                 ///< with `time`: only time is asked, and some clusters run
 };
 
 /// A variable of a module: where it lies, and how many bytes it has.
@@ -115,6 +118,8 @@ class EmulatedDevice final : public Device, public PointerProbe {
   std::vector<EmulatorFinding> take_findings();
   /// Of the launches since the last take: what another schedule may do otherwise.
   std::vector<ScheduleClue> take_clues();
+  /// Of the launches since the last take, one a kernel; none without DeviceOptions::time.
+  std::vector<LaunchTime> take_times();
   /// Of all launches since the last synchronisation before them: of a kernel of several steps, of all steps.
   LaunchStatistics statistics() const;
   /// Watches the launches that follow, until null is set; the caller keeps it alive.

@@ -9,6 +9,7 @@
 
 namespace tessera::emulator {
 
+class Clock;
 class Observer;
 struct Parts;
 class TextureTable;
@@ -44,6 +45,8 @@ struct LaunchOptions {
   bool lacks_grid_workspace = false;  ///< the kernel asks for it, and not all of its CTAs run at once
   Parts* parts = nullptr;             ///< set by run_in_parts: the launch is one of a grid's parts, and which
   std::uint64_t part = 0;
+  Clock* clock = nullptr;     ///< who runs when is by time (time/clock.h); null: by the schedule
+  bool skips_values = false;  ///< neither products of tensor cores nor bytes of asynchronous copies are made
 };
 
 struct LaunchShape {

@@ -1,0 +1,415 @@
+#include "emulator/time/clock.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "emulator/memory/access.h"
+#include "emulator/memory/async.h"
+
+namespace tessera::emulator {
+namespace {
+
+constexpr const char* kCauseNames[kCauses] = {"issue",       "arithmetic",  "exponent unit", "shared memory",
+                                              "memory",      "tensor core", "copy engine",   "mbarrier",
+                                              "CTA barrier", "cluster",     "copies",        "other"};
+
+}  // namespace
+
+const char* to_string(Cause cause) { return kCauseNames[static_cast<std::size_t>(cause)]; }
+
+Clock::Clock(const GpuTime& gpu, const Entry& entry, const GlobalMemory& memory, Surroundings surroundings, int num_sms)
+    : gpu_(gpu),
+      code_(entry.code.data()),
+      surroundings_(std::move(surroundings)),
+      costs_(costs_of(entry, gpu)),
+      sms_(static_cast<std::size_t>(std::max(num_sms, 1))) {
+  for (const auto& one : memory.live()) allocations_.push_back(one);
+  for (SmClock& sm : sms_) sm.sub_cores.resize(static_cast<std::size_t>(gpu.sub_cores));
+}
+
+// Each CTA of a cluster on another multiprocessor where there are enough, the emptiest first.
+void Clock::admit(Cluster& cluster, double time) {
+  std::vector<bool> taken(sms_.size());
+  for (const std::unique_ptr<Cta>& cta : cluster.ctas) {
+    std::size_t best = sms_.size();
+    for (std::size_t i = 0; i < sms_.size(); ++i)
+      if (!taken[i] && (best == sms_.size() || sms_[i].ctas < sms_[best].ctas)) best = i;
+    if (best == sms_.size()) best = cta->rank % sms_.size();
+    taken[best] = true;
+    SmClock& sm = sms_[best];
+    const int slot = sm.ctas++;
+    if (sm.first < 0) sm.first = time;
+    sm_of_[cta.get()] = static_cast<int>(best);
+    for (Warp& warp : cta->warps) {
+      auto clock = std::make_unique<WarpClock>();
+      clock->warp = &warp;
+      clock->sm = static_cast<int>(best);
+      clock->sub_core = (warp.index + slot * static_cast<int>(cta->warps.size())) % gpu_.sub_cores;
+      clock->begin = clock->now = clock->last_issue = time;
+      clock->order = next_order_++;
+      clock->ready.assign(costs_.num_places, 0);
+      clock->cause.assign(costs_.num_places, Cause::issue);
+      by_warp_[&warp] = clock.get();
+      warps_.push_back(std::move(clock));
+    }
+  }
+}
+
+void Clock::retire(const Cluster& cluster, double time) {
+  for (const std::unique_ptr<Cta>& cta : cluster.ctas) {
+    SmClock& sm = sms_[static_cast<std::size_t>(sm_of_.at(cta.get()))];
+    --sm.ctas;
+    sm.last = std::max(sm.last, time);
+    sm_of_.erase(cta.get());
+    for (const Warp& warp : cta->warps) by_warp_.erase(&warp);
+    std::erase_if(warps_, [&](const std::unique_ptr<WarpClock>& clock) {
+      if (clock->warp->cta != cta.get()) return false;
+      Role& role = roles_[clock->warp->index];
+      role.warps += 1;
+      role.instructions += static_cast<double>(clock->instructions);
+      role.cycles += clock->last_issue - clock->begin;
+      for (std::size_t i = 0; i < kCauses; ++i) role.waits[i] += clock->waits[i];
+      return true;
+    });
+  }
+  last_ = std::max(last_, time);
+}
+
+double Clock::earliest(WarpClock& warp, const Instruction& in) {
+  const InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];
+  if (cost.kind == CostKind::free) return warp.now;
+  double time = warp.now;
+  Cause cause = warp.pending;
+  const std::uint32_t* const places = costs_.places.data() + cost.first;
+  // The assembler puts other work of the basic block before arithmetic whose operands are late: it takes its turn on
+  // the pipe, and starts when they are there.
+  for (std::uint32_t i = 0; i < cost.sources && !cost.is_movable; ++i)
+    if (const double ready = warp.ready[places[i]]; ready > time) time = ready, cause = warp.cause[places[i]];
+  if (cost.ends_block && warp.block_end > time) time = warp.block_end, cause = warp.block_cause;
+  if (cost.kind == CostKind::tensor_wait && warp.tensor_memory > time)
+    time = warp.tensor_memory, cause = Cause::tensor_core;
+  const SmClock& sm = sms_[static_cast<std::size_t>(warp.sm)];
+  const SmClock::SubCore& core = sm.sub_cores[static_cast<std::size_t>(warp.sub_core)];
+  const auto pipe = static_cast<std::size_t>(cost.time.pipe);
+  const double unit = std::max(core.issue, pipe == 0 ? 0.0 : core.pipe[pipe]);
+  if (unit > time) time = unit, cause = core.issue >= unit ? Cause::issue : cause_of(cost);
+  warp.pending = cause;
+  warp.now = time;
+  return time;
+}
+
+Cause Clock::cause_of(const InstructionCost& cost) const {
+  switch (cost.time.pipe) {
+    case Pipe::mufu:
+      return Cause::exponent;
+    case Pipe::memory:
+      return Cause::shared_memory;
+    default:
+      return Cause::issue;
+  }
+}
+
+void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double time) {
+  InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];
+  current_ = &warp;
+  current_in_ = &in;
+  time_ = time;
+  in_operation_ = false;
+  const std::uint32_t* const places = costs_.places.data() + cost.first;
+  const auto give = [&](double ready, Cause cause) {
+    for (std::uint32_t i = cost.sources; i < cost.sources + cost.destinations; ++i) {
+      warp.ready[places[i]] = ready;
+      warp.cause[places[i]] = cause;
+    }
+  };
+  if (cost.kind == CostKind::free) {  // the value is there when its source is
+    double ready = warp.now;
+    Cause cause = Cause::issue;
+    for (std::uint32_t i = 0; i < cost.sources; ++i)
+      if (warp.ready[places[i]] > ready) ready = warp.ready[places[i]], cause = warp.cause[places[i]];
+    return give(ready, cause);
+  }
+  ++warp.instructions;
+  warp.waits[static_cast<std::size_t>(warp.pending)] += time - warp.last_issue;
+  SmClock& sm = sms_[static_cast<std::size_t>(warp.sm)];
+  SmClock::SubCore& core = sm.sub_cores[static_cast<std::size_t>(warp.sub_core)];
+  const bool is_one = active == 0 || cost.kind == CostKind::tensor_memory;
+  const double slots = is_one ? 1 : cost.repeat;
+  core.issue = time + slots;
+  sm.issue_busy += slots / gpu_.sub_cores;
+  warp.last_issue = time;
+  warp.now = time + slots;
+  warp.pending = Cause::issue;
+  if (surroundings_.is_cold) {
+    constexpr std::size_t kInstructionsOfLine = 8;
+    const std::size_t line = static_cast<std::size_t>(&in - code_) / kInstructionsOfLine;
+    if (sm.code.size() <= line) sm.code.resize(costs_.by_pc.size() / kInstructionsOfLine + 1);
+    if (!sm.code[line]) warp.now += gpu_.cold_line;
+    sm.code[line] = true;
+  }
+  if (active == 0) return;
+  const auto pipe = static_cast<std::size_t>(cost.time.pipe);
+  const double interval = cost.time.interval * cost.repeat;
+  if (pipe != 0) {
+    core.pipe[pipe] = std::max(core.pipe[pipe], time) + interval;
+    sm.pipe_busy[pipe] += interval / gpu_.sub_cores;
+  }
+  double start = time;
+  if (cost.is_movable) {
+    for (std::uint32_t i = 0; i < cost.sources; ++i)
+      if (const double operand = warp.ready[places[i]]; operand > start) {
+        start = operand;
+        if (start > warp.block_end) warp.block_cause = warp.cause[places[i]];
+      }
+    warp.block_end = std::max(warp.block_end, start);
+  }
+  double ready = start + cost.time.latency + (cost.repeat - 1);
+  Cause cause = cost.time.pipe == Pipe::mufu ? Cause::exponent : Cause::arithmetic;
+  switch (cost.kind) {
+    case CostKind::shared:
+    case CostKind::global:
+    case CostKind::local:
+    case CostKind::atomic:
+      touch_memory(warp, in, cost, active, time, ready, cause);
+      break;
+    case CostKind::wgmma:
+      warp.now = time + gpu_.wgmma_issue;
+      break;
+    case CostKind::tma:
+      warp.now = time + gpu_.tma_issue;
+      break;
+    case CostKind::tensor_memory:
+      ready = core.pipe[pipe] + cost.time.latency;
+      warp.tensor_memory = std::max(warp.tensor_memory, ready);
+      break;
+    default:
+      break;
+  }
+  give(ready, cause);
+}
+
+void Clock::block(WarpClock& warp, double time) {
+  warp.is_blocked = true;
+  warp.blocked_at = time;
+}
+
+void Clock::wake(WarpClock& warp, Wait::Kind kind, double time) {
+  warp.is_blocked = false;
+  Cause cause = Cause::other;
+  double delay = 0;
+  switch (kind) {
+    case Wait::Kind::mbarrier:
+      cause = in_operation_ ? completed_ : Cause::mbarrier;
+      delay = in_operation_ ? 0 : gpu_.mbarrier_hand_off;
+      break;
+    case Wait::Kind::cta_barrier:
+      cause = Cause::barrier;
+      delay = gpu_.barrier_base + gpu_.barrier_per_warp * static_cast<double>(warp.warp->cta->warps.size());
+      break;
+    case Wait::Kind::cluster_barrier:
+      cause = Cause::cluster;
+      delay = gpu_.cluster_barrier;
+      break;
+    case Wait::Kind::wgmma_groups:
+    case Wait::Kind::wgmma_issue:
+      cause = Cause::tensor_core;
+      break;
+    case Wait::Kind::bulk_groups:
+    case Wait::Kind::copy_groups:
+      cause = Cause::copies;
+      break;
+    default:
+      break;
+  }
+  if (time + delay <= warp.now) return;
+  warp.now = time + delay;
+  warp.pending = cause;
+}
+
+void Clock::completing(const AsyncOperation& operation, double time) {
+  time_ = time;
+  in_operation_ = true;
+  current_ = nullptr;
+  const AsyncWork work = operation.work();
+  completed_ = work.kind == AsyncWork::Kind::load                                            ? Cause::copy_engine
+               : work.kind == AsyncWork::Kind::wgmma || work.kind == AsyncWork::Kind::tensor ? Cause::tensor_core
+                                                                                             : Cause::copies;
+  if (work.cta != nullptr)
+    if (const auto found = sm_of_.find(work.cta); found != sm_of_.end()) operation_sm_ = found->second;
+}
+
+double Clock::wgmma_interval(const Instruction& in) const {
+  // "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": N, then the types of D, A and B.
+  const std::size_t shape = in.opcode.find(".m64n");
+  if (shape == std::string_view::npos) return 0;
+  double n = 0;
+  unsigned number = 0;
+  std::from_chars(in.opcode.data() + shape + 5, in.opcode.data() + in.opcode.size(), number);
+  n = number;
+  std::string_view type = in.opcode.substr(in.opcode.rfind('.', in.opcode.rfind('.') - 1) + 1);
+  type = type.substr(0, type.find('.'));
+  const bool in_registers = in.op[1].kind == Operand::Kind::list;
+  const auto find = [&](std::string_view name) {
+    return gpu_.wgmma.find(std::string(name) + (in_registers ? " RS" : " SS"));
+  };
+  auto found = find(type == "f16" ? "bf16" : type == "e5m2" || type == "u8" || type == "s8" ? "e4m3" : type);
+  if (found == gpu_.wgmma.end()) found = find("bf16");
+  return found == gpu_.wgmma.end() ? n / 2 : found->second.at(n);
+}
+
+// A pair of CTAs works on both multiprocessors at the same time.
+double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
+  SmClock* peer = nullptr;
+  if (work.cta_group == 2 && work.cta != nullptr && work.cta->cluster->ctas.size() > 1)
+    if (const auto found = sm_of_.find(work.cta->cluster->ctas[work.cta->rank ^ 1].get()); found != sm_of_.end())
+      peer = &sms_[static_cast<std::size_t>(found->second)];
+  TensorForm form{0, gpu_.tcgen05_copy, 0, 0};
+  if (work.n != 0) {
+    const auto found =
+        gpu_.tcgen05.find(fmt::format("cg{} m{} {}", work.cta_group, work.m, work.a_in_tmem ? "tmem" : "smem"));
+    form = found != gpu_.tcgen05.end() ? found->second : TensorForm{0.5, 0, 0, 100};
+  }
+  const double start = std::max({time_, sm.tensor, peer != nullptr ? peer->tensor : 0});
+  const double took = form.interval(work.n);
+  for (SmClock* one : {&sm, peer}) {
+    if (one == nullptr) continue;
+    one->tensor = start + took;
+    one->tensor_busy += took;
+  }
+  sm.tensor_done = start + took + std::max(0.0, form.latency - gpu_.class_of("mbarrier_wait").latency);
+  return sm.tensor_done;
+}
+
+std::uint64_t Clock::completion(const AsyncOperation& operation) {
+  const AsyncWork work = operation.work();
+  const Cta* const cta = work.cta;
+  int index = current_ != nullptr ? current_->sm : operation_sm_;
+  if (current_ == nullptr && cta != nullptr)
+    if (const auto found = sm_of_.find(cta); found != sm_of_.end()) index = found->second;
+  SmClock& sm = sms_[static_cast<std::size_t>(index)];
+  double over = time_;
+  switch (work.kind) {
+    case AsyncWork::Kind::wgmma: {
+      auto [it, is_new] = intervals_.try_emplace(work.in, 0.0);
+      if (is_new) it->second = wgmma_interval(*work.in);
+      const double start = std::max(time_, sm.tensor);
+      sm.tensor = start + it->second;
+      sm.tensor_busy += it->second;
+      over = sm.tensor + gpu_.wgmma_tail;
+      break;
+    }
+    case AsyncWork::Kind::load: {
+      const auto bytes = static_cast<double>(work.bytes);
+      const double start = std::max(time_, sm.engine);
+      const double took = std::max(gpu_.tma_least, bytes / gpu_.tma_bytes_per_clock);
+      sm.engine = start + took;
+      sm.engine_busy += took;
+      const double from_shared = bytes / gpu_.smem_bytes_per_clock;
+      sm.shared_busy += from_shared;
+      over = work.global == 0 ? start + took + gpu_.cluster_store : request(sm, start, work.global, bytes, true);
+      over = std::max(over, sm.engine + gpu_.tma_latency_l2);
+      if (surroundings_.is_cold && work.global != 0 &&
+          std::find(sm.tensors.begin(), sm.tensors.end(), work.global) == sm.tensors.end()) {
+        sm.tensors.push_back(work.global);
+        over += gpu_.tma_first_use;
+      }
+      break;
+    }
+    case AsyncWork::Kind::store_read: {
+      const auto bytes = static_cast<double>(work.bytes);
+      const double start = std::max(time_, sm.store);
+      const double took = std::max(gpu_.tma_least, bytes / gpu_.tma_store_bytes_per_clock);
+      sm.store = start + took;
+      sm.shared_busy += bytes / gpu_.smem_bytes_per_clock;
+      written_bytes += bytes;
+      over = start + took + gpu_.tma_store_read_latency;
+      break;
+    }
+    case AsyncWork::Kind::store_write:
+      over = time_ + std::max(0.0, gpu_.tma_store_latency - gpu_.tma_store_read_latency);
+      break;
+    case AsyncWork::Kind::lane_copies:
+      over = request(sm, time_, work.global, static_cast<double>(work.bytes), false);
+      break;
+    case AsyncWork::Kind::remote_store:
+      over = time_ + gpu_.cluster_store;
+      break;
+    case AsyncWork::Kind::tensor:
+      over = tensor_operation(work, sm);
+      break;
+    case AsyncWork::Kind::other:
+      // A commit tells when what was issued before it is done.
+      if (current_ != nullptr && current_in_->opcode.starts_with("tcgen05.commit")) {
+        over = std::max(time_, sm.tensor_done);
+        break;
+      }
+      over = time_ + gpu_.smem_latency;
+      break;
+  }
+  return static_cast<std::uint64_t>(std::ceil(over));
+}
+
+void Clock::add_to(LaunchTime& result) const {
+  int first = -1;
+  RoleTime role;
+  double warps = 0;
+  const auto finish = [&] {
+    if (warps == 0) return;
+    role.instructions /= warps;
+    role.cycles /= warps;
+    for (auto& [name, cycles] : role.waits) cycles /= warps;
+    result.roles.push_back(role);
+  };
+  double last_instructions = 0;
+  for (const auto& [index, of_warp] : roles_) {
+    const double each = of_warp.instructions / of_warp.warps;
+    const bool is_other =
+        first < 0 || index % 4 == 0 || each > 1.5 * last_instructions || last_instructions > 1.5 * each;
+    const bool joins = first >= 0 && index % 4 == 0 && role.first_warp % 4 == 0 && each < 1.1 * last_instructions &&
+                       last_instructions < 1.1 * each;
+    if (is_other && !joins) {
+      finish();
+      role = {};
+      role.first_warp = first = index;
+      warps = 0;
+    }
+    role.last_warp = index;
+    warps += of_warp.warps;
+    role.instructions += of_warp.instructions;
+    role.cycles += of_warp.cycles;
+    for (std::size_t i = 0; i < kCauses; ++i)
+      if (of_warp.waits[i] > 0) role.waits[kCauseNames[i]] += of_warp.waits[i];
+    last_instructions = each;
+  }
+  finish();
+  double total = 0;
+  SmClock sum;
+  for (const SmClock& sm : sms_) {
+    if (sm.first < 0) continue;
+    total += std::max(1.0, sm.last - sm.first);
+    sum.issue_busy += sm.issue_busy;
+    for (std::size_t i = 0; i < kPipes; ++i) sum.pipe_busy[i] += sm.pipe_busy[i];
+    sum.shared_busy += sm.shared_busy;
+    sum.tensor_busy += sm.tensor_busy;
+    sum.engine_busy += sm.engine_busy;
+    sum.path_busy += sm.path_busy;
+    sum.hbm_busy += sm.hbm_busy;
+  }
+  const auto add = [&](const char* name, double busy) { result.units.push_back({name, total > 0 ? busy / total : 0}); };
+  add("tensor core", sum.tensor_busy);
+  add("issue slots", sum.issue_busy);
+  add("fma pipe", sum.pipe_busy[static_cast<std::size_t>(Pipe::fma)]);
+  add("alu pipe", sum.pipe_busy[static_cast<std::size_t>(Pipe::alu)]);
+  add("exponent unit", sum.pipe_busy[static_cast<std::size_t>(Pipe::mufu)]);
+  add("shared memory", sum.shared_busy);
+  add("copy engine", sum.engine_busy);
+  add("L2", sum.path_busy);
+  add("memory", sum.hbm_busy);
+}
+
+}  // namespace tessera::emulator

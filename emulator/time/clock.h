@@ -1,0 +1,159 @@
+// The clock of a launch: when each warp issues its next instruction, and when asynchronous operations are over.
+//
+// A multiprocessor has sub-cores; each issues one instruction a cycle and has pipes that an instruction occupies for an
+// interval. Shared memory, the tensor cores, the copy engine and the way to the L2 are units of the whole
+// multiprocessor: queues that are free again at a time. The L2 and the memory behind it are shared by all
+// multiprocessors: each gets its part of their rates, as a fluid. What a warp waits for is booked by the cause.
+//
+// The scheduler (timed_schedule.cpp) asks for the earliest time of a warp's next instruction, runs what is first, and
+// tells. Operations ask when they are pushed (AsyncQueue::push).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/machine.h"
+#include "emulator/time/cost.h"
+
+namespace tessera::emulator {
+
+/// Why a warp could not go on earlier.
+enum class Cause : std::uint8_t {
+  issue,
+  arithmetic,
+  exponent,
+  shared_memory,
+  memory,
+  tensor_core,
+  copy_engine,
+  mbarrier,
+  barrier,
+  cluster,
+  copies,
+  other
+};
+inline constexpr std::size_t kCauses = 12;
+const char* to_string(Cause cause);
+
+/// A share of what all multiprocessors have together, and what is known of the grid's traffic.
+struct Surroundings {
+  double active_sms = 1;  ///< that work at the same time
+  /// Of the bytes that are read from the allocation at this address: the part that the L2 does not hold.
+  std::map<std::uint64_t, double> miss_of{};
+  double miss = 1;  ///< of all others
+  /// Bytes a clock that a multiprocessor gets of what lies there.
+  std::map<std::uint64_t, double> rate_of{};
+  double hbm_factor = 1;  ///< bytes that the memory moves for one that misses: what is displaced is written first
+  bool is_cold = true;    ///< code and tensor maps have not been used on the multiprocessor
+};
+
+struct WarpClock {
+  Warp* warp = nullptr;
+  int sm = 0, sub_core = 0;
+  double begin = 0, now = 0;  ///< now: nothing issues earlier
+  double last_issue = 0;
+  std::uint64_t instructions = 0;
+  std::uint32_t order = 0;
+  bool is_blocked = false, is_done = false;
+  double blocked_at = 0;
+  double block_end = 0;      ///< when the last movable instruction of the basic block starts
+  double tensor_memory = 0;  ///< when its transfers of Tensor Memory are over
+  Cause block_cause = Cause::arithmetic;
+  Cause pending = Cause::issue;  ///< of the time from last_issue to now
+  std::vector<double> ready{};   ///< by place
+  std::vector<Cause> cause{};
+  std::array<double, kCauses> waits{};
+};
+
+struct SmClock {
+  struct SubCore {
+    double issue = 0;
+    std::array<double, kPipes> pipe{};
+  };
+  std::vector<SubCore> sub_cores;
+  double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, hbm = 0;
+  double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, hbm_busy = 0;
+  std::array<double, kPipes> pipe_busy{};
+  double issue_busy = 0;
+  bool has_read = false;
+  double miss_left = 0;                  ///< parts of requests that have missed and were not served so
+  std::vector<bool> code{};              ///< by line of 128 bytes: has been executed
+  std::vector<std::uint64_t> tensors{};  ///< that copies have used
+  int ctas = 0;
+  double first = -1, last = 0;
+};
+
+class Clock {
+ public:
+  Clock(const GpuTime& gpu, const Entry& entry, const GlobalMemory& memory, Surroundings surroundings, int num_sms);
+
+  // --- of the scheduler
+  void admit(Cluster& cluster, double time);
+  void retire(const Cluster& cluster, double time);
+  /// Takes the least time at which the warp's next instruction can issue, as far as operands and pipes tell.
+  double earliest(WarpClock& warp, const Instruction& in);
+  /// It issues at `time`; called before it runs.
+  void issue(WarpClock& warp, const Instruction& in, Mask active, double time);
+  void block(WarpClock& warp, double time);
+  void wake(WarpClock& warp, Wait::Kind kind, double time);
+  /// An operation is about to complete at this time.
+  void completing(const AsyncOperation& operation, double time);
+  void set_event(double time, bool is_operation) { time_ = time, in_operation_ = is_operation; }
+  double admit_delay() const { return gpu_.cta_start; }
+
+  // --- of the queue of asynchronous operations
+  /// When an operation that is pushed now is over.
+  std::uint64_t completion(const AsyncOperation& operation);
+
+  std::vector<std::unique_ptr<WarpClock>>& warps() { return warps_; }
+  WarpClock& of(const Warp& warp) { return *by_warp_.at(&warp); }
+  bool knows(const Cta& cta) const { return sm_of_.contains(&cta); }
+  double last() const { return last_; }
+
+  // --- results
+  void add_to(LaunchTime& result) const;
+  std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
+  double written_bytes = 0, read_total = 0, hbm_total = 0;
+
+ private:
+  double request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy);
+  std::uint64_t allocation_of(std::uint64_t address) const;
+  double miss_of(std::uint64_t address, double bytes);
+  double wavefronts(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);
+  void touch_memory(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active, double time,
+                    double& ready, Cause& cause);
+  Cause cause_of(const InstructionCost& cost) const;
+  double tensor_operation(const AsyncWork& work, SmClock& sm);
+  double wgmma_interval(const Instruction& in) const;
+
+  struct Role {
+    double warps = 0, instructions = 0, cycles = 0;
+    std::array<double, kCauses> waits{};
+  };
+
+  const GpuTime& gpu_;
+  const Instruction* code_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> allocations_;  ///< address, bytes; ascending
+  Surroundings surroundings_;
+  EntryCosts costs_;
+  std::vector<SmClock> sms_;
+  std::vector<std::unique_ptr<WarpClock>> warps_;  ///< of resident CTAs
+  std::unordered_map<const Warp*, WarpClock*> by_warp_;
+  std::unordered_map<const Cta*, int> sm_of_;
+  std::unordered_map<const Instruction*, double> intervals_;
+  std::map<int, Role> roles_;  ///< by warp of the CTA
+  double time_ = 0, last_ = 0;
+  bool in_operation_ = false;
+  Cause completed_ = Cause::other;  ///< what the operation that completes now is
+  const WarpClock* current_ = nullptr;
+  const Instruction* current_in_ = nullptr;
+  int operation_sm_ = 0;
+  std::uint32_t next_order_ = 0;
+};
+
+}  // namespace tessera::emulator

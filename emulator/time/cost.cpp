@@ -1,0 +1,222 @@
+#include "emulator/time/cost.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "emulator/syntax/isa.h"
+
+namespace tessera::emulator {
+namespace {
+
+bool has_word(std::string_view opcode, std::string_view word) {
+  for (std::size_t at = opcode.find(word); at != std::string_view::npos; at = opcode.find(word, at + 1)) {
+    const bool begins = at == 0 || opcode[at - 1] == '.';
+    const std::size_t end = at + word.size();
+    if (begins && (end == opcode.size() || opcode[end] == '.')) return true;
+  }
+  return false;
+}
+
+bool is_any(std::string_view word, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+bool is_64_bit(std::string_view opcode) {
+  return has_word(opcode, "s64") || has_word(opcode, "u64") || has_word(opcode, "b64");
+}
+bool is_packed_half(std::string_view opcode) {
+  return has_word(opcode, "f16x2") || has_word(opcode, "bf16x2") || has_word(opcode, "f16") || has_word(opcode, "bf16");
+}
+bool is_float(std::string_view opcode) { return has_word(opcode, "f32") || has_word(opcode, "f32x2"); }
+
+// mov: registers are renamed, halves of a 64-bit register are two of 32; 16-bit halves are put together by PRMT.
+bool is_free_move(const Instruction& in) {
+  const auto has_16_bit = [](const Operand& op) {
+    for (int i = 0; op.kind == Operand::Kind::list && i < op.count; ++i)
+      if (op.elements[i].bytes == 2) return true;
+    return false;
+  };
+  for (int i = 0; i < in.num_operands; ++i)
+    if (has_16_bit(in.op[i])) return false;
+  return true;
+}
+
+int first_list(const Instruction& in) {
+  for (int i = 0; i < in.num_operands; ++i)
+    if (in.op[i].kind == Operand::Kind::list) return i;
+  return 0;
+}
+
+// Halves of a 64-bit logic operation that an immediate leaves as they are, or sets to a constant, are no instruction.
+double halves_that_work(const Instruction& in) {
+  double halves = 2;
+  for (int i = 0; i < in.num_operands; ++i) {
+    if (!in.op[i].is_immediate) continue;
+    const auto bits = static_cast<std::uint64_t>(in.op[i].value);
+    for (const auto half : {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)})
+      if (half == 0 || half == 0xFFFFFFFF) halves -= 1;
+  }
+  return std::max(halves, 0.0);
+}
+
+std::string arithmetic_class(const Instruction& in, std::string_view first, std::string_view opcode, double& repeat) {
+  if (has_word(opcode, "f64")) return "fp64";
+  const bool is_half = is_packed_half(opcode);
+  if (is_any(first, {"add", "sub", "mul", "fma", "mad"}) && (is_half || is_float(opcode))) {
+    if (has_word(opcode, "f32x2")) return "fma32x2";
+    return is_half ? "fma16" : first == "fma" || first == "mad" ? "fma32" : "add32";
+  }
+  if (is_any(first, {"mad", "mul", "mad24", "mul24"})) {
+    if (is_64_bit(opcode) && !has_word(opcode, "wide")) repeat = 3;
+    return "imad";
+  }
+  if (is_any(first, {"min", "max", "setp", "set", "selp", "slct", "abs", "neg", "testp", "copysign"})) {
+    if (is_64_bit(opcode)) repeat = 2;
+    return "compare";
+  }
+  if (is_64_bit(opcode)) repeat = is_any(first, {"and", "or", "xor"}) ? halves_that_work(in) : 2;
+  if (is_any(first, {"add", "sub", "addc", "subc", "sad", "dp4a", "dp2a"})) return "add_int";
+  if (is_any(first, {"shl", "shr", "shf"})) return "shift";
+  if (is_any(first, {"popc", "clz", "brev", "bfind", "fns"})) return "count_bits";
+  return "logic";
+}
+
+}  // namespace
+
+std::string class_name(const Instruction& in, double& repeat, CostKind& kind) {
+  const std::string_view opcode = in.opcode;
+  const std::string_view first = opcode.substr(0, opcode.find('.'));
+  repeat = 1;
+  kind = CostKind::plain;
+  if (is_any(first, {"mov", "cvta"})) {
+    if (!is_free_move(in)) return "permute";
+    kind = CostKind::free;
+    return "move";
+  }
+  if (first == "ld" || first == "ldu" || first == "st" || first == "ldmatrix" || first == "stmatrix") {
+    if (has_word(opcode, "async")) {
+      kind = CostKind::copy;
+      return "issue_copy";
+    }
+    if (has_word(opcode, "param") || has_word(opcode, "const")) return "constant";
+    const bool is_shared = first.ends_with("matrix") || opcode.find(".shared") != std::string_view::npos;
+    kind = is_shared ? CostKind::shared : has_word(opcode, "local") ? CostKind::local : CostKind::global;
+    return is_shared ? "shared" : "global";
+  }
+  if (first == "atom" || first == "red") {
+    kind = CostKind::atomic;
+    return "atomic";
+  }
+  if (first == "wgmma") {
+    kind = opcode.find("mma_async") != std::string_view::npos ? CostKind::wgmma : CostKind::wait;
+    return kind == CostKind::wgmma ? "wgmma" : "sync";
+  }
+  if (first == "cp") {
+    if (opcode.find("commit") != std::string_view::npos || opcode.find("wait") != std::string_view::npos) return "sync";
+    kind = opcode.find("bulk") != std::string_view::npos ? CostKind::tma : CostKind::copy;
+    return kind == CostKind::tma ? "tma" : "issue_copy";
+  }
+  if (opcode.starts_with("tcgen05.ld") || opcode.starts_with("tcgen05.st")) {
+    kind = CostKind::tensor_memory;
+    const Operand& registers = in.op[first_list(in)];
+    repeat = registers.kind == Operand::Kind::list ? registers.count : 1;
+    return opcode.starts_with("tcgen05.ld") ? "tensor_load" : "tensor_store";
+  }
+  if (opcode.starts_with("tcgen05.wait")) {
+    kind = CostKind::tensor_wait;
+    return "sync";
+  }
+  if (opcode.starts_with("tcgen05.mma") || opcode.starts_with("tcgen05.cp")) return "tensor_issue";
+  if (first == "mbarrier") return opcode.find("wait") != std::string_view::npos ? "mbarrier_wait" : "mbarrier_arrive";
+  if (is_any(first, {"bar", "barrier", "fence", "membar", "setmaxnreg", "griddepcontrol", "tcgen05", "elect"}))
+    return first == "elect" ? "vote" : first == "fence" || first == "membar" ? "fence" : "sync";
+  if (is_any(first, {"ex2", "rcp", "rsqrt", "lg2", "sin", "cos", "tanh", "sqrt", "div"})) {
+    if (first == "div") repeat = 2;
+    return first == "ex2" ? "exponent" : "special";
+  }
+  if (first == "cvt") {
+    if (has_word(opcode, "bf16x2") || has_word(opcode, "f16x2") || has_word(opcode, "bf16") || has_word(opcode, "f16"))
+      return "pack";
+    if (opcode.find("e4m3") != std::string_view::npos || opcode.find("e5m2") != std::string_view::npos ||
+        opcode.find("e2m1") != std::string_view::npos)
+      return "pack8";
+    if (is_float(opcode) || has_word(opcode, "f64")) return "convert";
+    kind = CostKind::free;  // widths of integers: the register is taken as it is, or moved
+    return "move";
+  }
+  if (is_any(first, {"bra", "brx", "ret", "exit", "call", "trap"})) return "branch";
+  if (first == "shfl") return "shuffle";
+  if (is_any(first, {"vote", "match", "activemask"})) return "vote";
+  if (first == "redux") return "redux";
+  if (first == "mma") return "mma";
+  if (is_any(first, {"prmt", "bfe", "bfi", "bfm"})) return "permute";
+  if (is_any(first,
+             {"prefetch", "discard", "applypriority", "createpolicy", "nanosleep", "isspacep", "mapa", "getctarank"}))
+    return "other";
+  std::string name = arithmetic_class(in, first, opcode, repeat);
+  if (repeat == 0) kind = CostKind::free;
+  return name;
+}
+
+namespace {
+
+class Numbering {
+ public:
+  explicit Numbering(EntryCosts& costs) : costs_(costs) {}
+  /// Numbers of what an operand reads, or of what it gives.
+  void add(const Operand& op, bool destinations) {
+    if (op.is_immediate || op.is_sink) return;
+    switch (op.kind) {
+      case Operand::Kind::reg:
+      case Operand::Kind::predicate:
+      case Operand::Kind::address:
+        if (op.is_destination == destinations) add(op.offset);
+        return;
+      case Operand::Kind::list:
+        for (int i = 0; i < op.count; ++i) add(op.elements[i], destinations);
+        return;
+      case Operand::Kind::none:
+      case Operand::Kind::label:
+        return;
+    }
+  }
+  void add(std::uint32_t offset) {
+    const auto [it, is_new] = numbers_.try_emplace(offset, costs_.num_places);
+    if (is_new) ++costs_.num_places;
+    costs_.places.push_back(it->second);
+  }
+
+ private:
+  EntryCosts& costs_;
+  std::unordered_map<std::uint32_t, std::uint32_t> numbers_;
+};
+
+}  // namespace
+
+EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
+  EntryCosts costs;
+  costs.by_pc.resize(entry.code.size());
+  Numbering numbering(costs);
+  for (std::size_t pc = 0; pc < entry.code.size(); ++pc) {
+    const Instruction& in = entry.code[pc];
+    InstructionCost& cost = costs.by_pc[pc];
+    cost.time = gpu.class_of(class_name(in, cost.repeat, cost.kind));
+    cost.access = classify_access(in);
+    const bool is_arithmetic =
+        cost.time.pipe == Pipe::fma || cost.time.pipe == Pipe::alu || cost.time.pipe == Pipe::mufu;
+    cost.is_movable = cost.kind == CostKind::plain && is_arithmetic && !in.opcode.starts_with("vote");
+    cost.ends_block = cost.time.pipe == Pipe::branch || in.opcode.starts_with("bar") || in.opcode.starts_with("vote");
+    cost.first = static_cast<std::uint32_t>(costs.places.size());
+    const bool is_wgmma = cost.kind == CostKind::wgmma;
+    if (in.guard != kNoGuard) numbering.add(in.guard);
+    // The accumulators of a wgmma are nobody's until it is waited for.
+    for (int i = is_wgmma ? 1 : 0; i < in.num_operands; ++i) numbering.add(in.op[i], false);
+    cost.sources = static_cast<std::uint32_t>(costs.places.size()) - cost.first;
+    for (int i = 0; i < in.num_operands && !is_wgmma; ++i) numbering.add(in.op[i], true);
+    cost.destinations = static_cast<std::uint32_t>(costs.places.size()) - cost.first - cost.sources;
+  }
+  return costs;
+}
+
+}  // namespace tessera::emulator

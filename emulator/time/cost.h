@@ -1,0 +1,57 @@
+// What each instruction of a kernel costs, decoded once: its class in the description, the registers whose values it
+// needs and gives, what it does to memory.
+//
+// PTX is not machine code. Where a rule of the assembler is certain it stands in class_name(): a move between registers
+// is none, 64-bit integers take two instructions. Registers and spills come from the assembler's report, where the
+// caller has it (TimeRequest).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emulator/instructions/access_class.h"
+#include "emulator/time/gpu_time.h"
+
+namespace tessera::emulator {
+
+/// What the clock does about an instruction beside its pipe.
+enum class CostKind : std::uint8_t {
+  plain,
+  free,
+  shared,
+  global,
+  local,
+  atomic,
+  wgmma,
+  tma,
+  copy,
+  wait,
+  tensor_memory,
+  tensor_wait
+};
+
+struct InstructionCost {
+  ClassTime time;
+  CostKind kind = CostKind::plain;
+  bool is_movable = false;  ///< arithmetic, which the assembler puts where its operands are there
+  bool ends_block = false;  ///< what stands before it has been issued
+  double repeat = 1;        ///< machine instructions of its class
+  std::uint32_t first = 0, sources = 0, destinations = 0;  ///< in EntryCosts::places: sources, then destinations
+  AccessClass access{};
+  double mean_wavefronts = 0;  ///< of a shared access, as far as they were looked at
+  std::uint32_t looked_at = 0;
+};
+
+struct EntryCosts {
+  std::vector<InstructionCost> by_pc;
+  std::vector<std::uint32_t> places;  ///< dense numbers of registers
+  std::uint32_t num_places = 0;
+};
+
+EntryCosts costs_of(const Entry& entry, const GpuTime& gpu);
+
+/// The class of the description that an instruction belongs to, and how many machine instructions it is.
+std::string class_name(const Instruction& in, double& repeat, CostKind& kind);
+
+}  // namespace tessera::emulator

@@ -1,0 +1,206 @@
+#include "emulator/time/gpu_time.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "tessera/error.h"
+
+namespace tessera::emulator {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kPipeNames[kPipes] = {"none", "fma", "alu", "mufu", "memory", "branch", "tensor memory"};
+
+class Reader {
+ public:
+  Reader(const Json& json, const std::string& file) : json_(json), file_(file) {}
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorKind::usage, fmt::format("{}: {}", file_, what));
+  }
+  const Json& object(const Json& in, const std::string& path, const std::string& key) const {
+    if (!in.is_object() || !in.contains(key)) refuse(fmt::format("{}{} is missing", path, key));
+    return in.at(key);
+  }
+  /// {"value": 3, "source": "...", "certainty": "measured"}
+  double number(const Json& in, const std::string& path) const {
+    const Json& value = object(in, path + ".", "value");
+    const Json& source = object(in, path + ".", "source");
+    const Json& certainty = object(in, path + ".", "certainty");
+    if (!value.is_number()) refuse(path + ".value: must be a number");
+    if (!source.is_string() || source.get<std::string>().empty()) refuse(path + ".source: must say where it is from");
+    const std::string word = certainty.is_string() ? certainty.get<std::string>() : "";
+    if (word != "measured" && word != "published" && word != "inferred")
+      refuse(path + ".certainty: must be measured, published or inferred");
+    const double found = value.get<double>();
+    if (!(found >= 0)) refuse(fmt::format("{}.value = {}: must not be negative", path, found));
+    return found;
+  }
+  double leaf(const std::string& section, const std::string& key) const {
+    return number(object(object(json_, "", section), section + ".", key), section + "." + key);
+  }
+  const Json& root() const { return json_; }
+
+ private:
+  const Json& json_;
+  const std::string& file_;
+};
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+void read_classes(const Reader& reader, GpuTime& gpu) {
+  for (const auto& [name, json] : reader.object(reader.root(), "", "classes").items()) {
+    const std::string path = "classes." + name;
+    ClassTime time;
+    const Json& pipe = reader.object(json, path + ".", "pipe");
+    const auto* const found = std::find_if(std::begin(kPipeNames), std::end(kPipeNames),
+                                           [&](const char* known) { return pipe.is_string() && pipe == known; });
+    if (found == std::end(kPipeNames))
+      reader.refuse(fmt::format("{}.pipe: must be {}", path, fmt::join(kPipeNames, ", ")));
+    time.pipe = static_cast<Pipe>(found - std::begin(kPipeNames));
+    time.interval = reader.number(reader.object(json, path + ".", "interval"), path + ".interval");
+    time.latency = reader.number(reader.object(json, path + ".", "latency"), path + ".latency");
+    gpu.classes[name] = time;
+  }
+  if (!gpu.classes.contains("other")) reader.refuse("classes.other is missing");
+}
+
+IntervalTable read_table(const Reader& reader, const Json& json, const std::string& path) {
+  IntervalTable table;
+  for (const auto& [at, value] : json.items())
+    table.points.emplace_back(std::stod(at), reader.number(value, path + "." + at));
+  if (table.points.empty()) reader.refuse(path + ": must have a point");
+  std::sort(table.points.begin(), table.points.end());
+  return table;
+}
+
+void read_wgmma(const Reader& reader, GpuTime& gpu) {
+  if (!reader.root().contains("wgmma")) return;
+  for (const auto& [form, json] : reader.object(reader.root().at("wgmma"), "wgmma.", "intervals").items()) {
+    const std::string path = "wgmma.intervals." + form;
+    gpu.wgmma[form] = read_table(reader, reader.object(json, path + ".", "by_n"), path + ".by_n");
+  }
+  gpu.wgmma_tail = reader.leaf("wgmma", "tail");
+  gpu.wgmma_issue = reader.leaf("wgmma", "issue");
+}
+
+void read_tcgen05(const Reader& reader, GpuTime& gpu) {
+  if (!reader.root().contains("tcgen05")) return;
+  for (const auto& [form, json] : reader.object(reader.root().at("tcgen05"), "tcgen05.", "forms").items()) {
+    const std::string path = "tcgen05.forms." + form;
+    const auto number = [&](const char* key) {
+      return reader.number(reader.object(json, path + ".", key), path + "." + key);
+    };
+    gpu.tcgen05[form] = {number("per_n"), number("operands"), number("operands_per_n"), number("latency")};
+  }
+  gpu.tcgen05_copy = reader.leaf("tcgen05", "copy");
+}
+
+}  // namespace
+
+const char* to_string(Pipe pipe) { return kPipeNames[static_cast<std::size_t>(pipe)]; }
+
+double IntervalTable::at(double n) const {
+  if (points.size() == 1 || n <= points.front().first) return points.front().second;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const auto [n0, t0] = points[i - 1];
+    const auto [n1, t1] = points[i];
+    if (n <= n1 || i + 1 == points.size()) return t0 + (t1 - t0) * (n - n0) / (n1 - n0);
+  }
+  return points.back().second;
+}
+
+const ClassTime& GpuTime::class_of(const std::string& class_name) const {
+  const auto found = classes.find(class_name);
+  return found == classes.end() ? classes.at("other") : found->second;
+}
+
+GpuTime read_gpu_time(std::string_view text, const std::string& file) {
+  const Json json = Json::parse(text, nullptr, false);
+  const Reader reader(json, file);
+  if (json.is_discarded()) reader.refuse("is not JSON");
+  GpuTime gpu;
+  const auto word = [&](const char* key) {
+    const Json& value = reader.object(json, "", key);
+    if (!value.is_string()) reader.refuse(fmt::format("{}: must be a string", key));
+    return value.get<std::string>();
+  };
+  gpu.name = word("name");
+  gpu.arch = word("arch");
+  gpu.sms = static_cast<int>(reader.leaf("sm", "count"));
+  gpu.clock_mhz = reader.leaf("sm", "clock_mhz");
+  gpu.clock_loaded_mhz = reader.leaf("sm", "clock_loaded_mhz");
+  gpu.sub_cores = static_cast<int>(reader.leaf("sm", "sub_cores"));
+  gpu.warps_per_sm = static_cast<int>(reader.leaf("sm", "warps"));
+  gpu.registers_per_sm = static_cast<int>(reader.leaf("sm", "registers"));
+  gpu.smem_per_sm = reader.leaf("sm", "shared_bytes");
+  if (gpu.sms < 1 || gpu.clock_mhz <= 0 || gpu.clock_loaded_mhz <= 0 || gpu.sub_cores < 1)
+    reader.refuse("sm: count, clock and sub_cores from 1 on");
+  gpu.launch_us = reader.leaf("launch", "empty_us");
+  gpu.next_launch_us = reader.leaf("launch", "next_us");
+  gpu.dirty_bytes = reader.leaf("launch", "dirty_bytes");
+  gpu.displaced_part = reader.leaf("launch", "displaced_part");
+  gpu.cold_line = reader.leaf("launch", "cold_line");
+  gpu.cta_start = reader.leaf("launch", "cta_start");
+  gpu.smem_bytes_per_clock = reader.leaf("shared", "bytes_per_clock");
+  gpu.smem_latency = reader.leaf("shared", "latency");
+  gpu.tma_issue = reader.leaf("tma", "issue");
+  gpu.tma_bytes_per_clock = reader.leaf("tma", "bytes_per_clock");
+  gpu.tma_least = reader.leaf("tma", "least");
+  gpu.tma_first_use = reader.leaf("tma", "first_use");
+  gpu.tma_latency_l2 = reader.leaf("tma", "latency_l2");
+  gpu.tma_latency_hbm = reader.leaf("tma", "latency_hbm");
+  gpu.tma_store_bytes_per_clock = reader.leaf("tma", "store_bytes_per_clock");
+  gpu.tma_store_read_latency = reader.leaf("tma", "store_read_latency");
+  gpu.tma_store_latency = reader.leaf("tma", "store_latency");
+  gpu.l2_bytes = reader.leaf("l2", "bytes");
+  gpu.l2_latency = reader.leaf("l2", "latency");
+  gpu.l2_bytes_per_clock_sm = reader.leaf("l2", "bytes_per_clock_of_one_sm");
+  gpu.l2_bytes_per_clock = reader.leaf("l2", "bytes_per_clock");
+  if (json.at("l2").contains("by_sharers"))
+    gpu.l2_by_sharers = read_table(reader, json.at("l2").at("by_sharers"), "l2.by_sharers");
+  gpu.hbm_latency = reader.leaf("hbm", "latency");
+  gpu.hbm_bytes_per_us = reader.leaf("hbm", "terabytes_per_second") * 1e6;
+  gpu.mbarrier_hand_off = reader.leaf("sync", "mbarrier_hand_off");
+  gpu.barrier_base = reader.leaf("sync", "barrier_base");
+  gpu.barrier_per_warp = reader.leaf("sync", "barrier_per_warp");
+  gpu.cluster_barrier = reader.leaf("sync", "cluster_barrier");
+  gpu.cluster_store = reader.leaf("sync", "cluster_store");
+  gpu.atomic_latency = reader.leaf("sync", "atomic");
+  if (gpu.smem_bytes_per_clock <= 0 || gpu.tma_bytes_per_clock <= 0 || gpu.tma_store_bytes_per_clock <= 0 ||
+      gpu.l2_bytes_per_clock_sm <= 0 || gpu.l2_bytes_per_clock <= 0 || gpu.hbm_bytes_per_us <= 0)
+    reader.refuse("a rate of bytes must be more than 0");
+  read_classes(reader, gpu);
+  read_wgmma(reader, gpu);
+  read_tcgen05(reader, gpu);
+  return gpu;
+}
+
+int sms_of(const GpuTime& gpu) { return gpu.sms; }
+
+std::vector<std::string> gpu_time_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedGpu& gpu : embedded_gpus()) names.emplace_back(gpu.name);
+  return names;
+}
+
+std::shared_ptr<const GpuTime> find_gpu_time(const std::string& name_or_path) {
+  for (const EmbeddedGpu& gpu : embedded_gpus())
+    if (gpu.name == lower(name_or_path))
+      return std::make_shared<const GpuTime>(read_gpu_time(gpu.text, std::string(gpu.name)));
+  if (name_or_path.find('/') == std::string::npos && !name_or_path.ends_with(".json"))
+    throw Error(ErrorKind::usage, fmt::format("--time {}: no such GPU: {}, or a JSON file", name_or_path,
+                                              fmt::join(gpu_time_names(), ", ")));
+  return std::make_shared<const GpuTime>(read_gpu_time(read_text(name_or_path), name_or_path));
+}
+
+}  // namespace tessera::emulator

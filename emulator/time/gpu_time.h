@@ -1,0 +1,98 @@
+// A GPU in numbers: units with rate, latency and queue. Read from JSON (gpus/*.json), in which every number is an
+// object {"value", "source", "certainty"}: a number without a source is refused.
+//
+// Cycles are those of the multiprocessor's clock. An instruction class has the pipe of its sub-core that it occupies,
+// for how long (`interval`), and when its result can be used (`latency`).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/emulator/time.h"
+
+namespace tessera::emulator {
+
+enum class Pipe : std::uint8_t { none, fma, alu, mufu, memory, branch, tensor_memory };
+inline constexpr std::size_t kPipes = 7;
+const char* to_string(Pipe pipe);
+
+struct ClassTime {
+  Pipe pipe = Pipe::none;
+  double interval = 0;  ///< cycles of its sub-core's pipe
+  double latency = 0;   ///< cycles until its result can be used
+};
+
+/// Cycles from one wgmma to the next by N, for one type and place of A: measured points, straight lines between them.
+struct IntervalTable {
+  std::vector<std::pair<double, double>> points;
+  double at(double n) const;
+};
+
+/// tcgen05.mma of one form: cycles from one to the next are the larger of what the tensor core takes and what the
+/// operands take in shared memory; `latency` more until a wait for it is over.
+struct TensorForm {
+  double per_n = 0, operands = 0, operands_per_n = 0, latency = 0;
+  double interval(double n) const { return std::max(per_n * n, operands + operands_per_n * n); }
+};
+
+struct GpuTime {
+  std::string name, arch;
+  int sms = 0;
+  double clock_mhz = 0, clock_loaded_mhz = 0;  ///< loaded: all tensor cores work on random numbers
+  int sub_cores = 4;
+  int warps_per_sm = 64, registers_per_sm = 65536, ctas_per_sm = 32;
+  double smem_per_sm = 0, smem_per_cta_reserved = 1024;
+  double l2_bytes = 0;
+  std::map<std::string, ClassTime> classes;
+
+  double launch_us = 0;       ///< an empty kernel, from the event before it to the one behind it
+  double next_launch_us = 0;  ///< from one kernel of a stream to the next
+  double displaced_part = 0;  ///< bytes of them that go for one that comes
+  double dirty_bytes = 0;     ///< of the L2, that were written before the launch and must go first
+  double cold_line = 0;       ///< cycles that 128 bytes of code take more when a multiprocessor first executes them
+  double cta_start = 0;       ///< cycles from a CTA's end to the start of the next on its multiprocessor
+
+  double smem_bytes_per_clock = 0, smem_latency = 0;
+
+  std::map<std::string, IntervalTable> wgmma;  ///< by "bf16 SS"
+  double wgmma_tail = 0;                       ///< from the end of its interval to the end of a wait for it
+  double wgmma_issue = 0;                      ///< cycles of the issuing warp
+
+  std::map<std::string, TensorForm> tcgen05;  ///< by "cg1 m128 smem": CTAs, M, where A lies
+  double tcgen05_copy = 0;                    ///< cycles of a tcgen05.cp
+
+  double tma_issue = 0;  ///< cycles of the issuing warp
+  double tma_bytes_per_clock = 0, tma_least = 0;
+  double tma_first_use = 0;                        ///< cycles that a tensor's first copy takes more
+  double tma_latency_l2 = 0, tma_latency_hbm = 0;  ///< of a copy without bytes, from issue to the end of a wait
+  double tma_store_bytes_per_clock = 0;
+  double tma_store_read_latency = 0, tma_store_latency = 0;
+
+  double l2_latency = 0, hbm_latency = 0;  ///< of ld.global
+  double l2_bytes_per_clock_sm = 0, l2_bytes_per_clock = 0;
+  /// Bytes a clock of each multiprocessor when all read, by how many read the same bytes; no points: not known.
+  IntervalTable l2_by_sharers;
+  double hbm_bytes_per_us = 0;
+
+  double mbarrier_hand_off = 0;  ///< from an arrival to the end of another warp's wait
+  double barrier_base = 0, barrier_per_warp = 0;
+  double cluster_barrier = 0, cluster_store = 0;
+  double atomic_latency = 0;
+
+  const ClassTime& class_of(const std::string& name) const;
+};
+
+/// Throws Error{usage}: `file` names it in messages.
+GpuTime read_gpu_time(std::string_view json, const std::string& file);
+
+/// A description that the library carries; text is empty where there is none of that name.
+struct EmbeddedGpu {
+  std::string_view name, text;
+};
+std::vector<EmbeddedGpu> embedded_gpus();
+
+}  // namespace tessera::emulator

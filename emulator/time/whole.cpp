@@ -1,0 +1,283 @@
+#include "emulator/time/whole.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "tessera/emulator/sample.h"
+
+namespace tessera::emulator {
+namespace {
+
+std::uint64_t product(const std::array<std::uint32_t, 3>& x) { return std::uint64_t{x[0]} * x[1] * x[2]; }
+
+double cta_shared_bytes(const Entry& entry, const LaunchShape& shape) {
+  return shape.dynamic_smem_bytes == 0 ? entry.static_smem_bytes
+                                       : entry.dynamic_smem_offset + static_cast<double>(shape.dynamic_smem_bytes);
+}
+
+/// One launch of neighbouring clusters, and what its clock showed.
+struct Part {
+  SampleTime sample;
+  std::unique_ptr<Clock> clock;
+};
+
+class Grid {
+ public:
+  Grid(const GpuTime& gpu, const Program& program, const Entry& entry, GlobalMemory& memory, const LaunchShape& shape,
+       const LaunchOptions& options, const std::vector<std::byte>& parameters, TimedResult& result, LaunchTime& time)
+      : gpu_(gpu),
+        program_(program),
+        entry_(entry),
+        memory_(memory),
+        shape_(shape),
+        options_(options),
+        parameters_(parameters),
+        result_(result),
+        time_(time),
+        clusters_(clusters_of(shape)),
+        cluster_size_(product(shape.cluster)),
+        per_sm_(ctas_per_sm(gpu, entry, shape)) {
+    const auto sms = static_cast<std::uint64_t>(gpu.sms);
+    resident_ = std::max<std::uint64_t>(1, sms / cluster_size_) * static_cast<std::uint64_t>(per_sm_);
+    around_.active_sms = static_cast<double>(std::min(sms, clusters_ * cluster_size_));
+  }
+
+  void run() {
+    LaunchTime& time = time_;
+    time.gpu = gpu_.name;
+    time.entry = entry_.name;
+    time.clock_mhz = gpu_.clock_mhz;
+    time.clusters = clusters_;
+    time.ctas_per_sm = per_sm_;
+    time.waves = static_cast<double>(clusters_) / static_cast<double>(resident_);
+    // What a cluster reads tells how much of the grid's reads the L2 can answer.
+    learn_traffic();
+    if (has_failed()) return;
+    time.is_whole = !options_.skips_values;
+    const Part steady = time.is_whole ? run_all() : run_samples();
+    if (has_failed()) return;
+    steady.clock->add_to(time);
+    name_limit();
+    // Power lowers the clock where tensor cores work.
+    double tensor_busy = 0;
+    for (const UnitTime& unit : time.units)
+      if (unit.name == "tensor core") tensor_busy = std::min(1.0, unit.busy);
+    time.clock_mhz -= (gpu_.clock_mhz - gpu_.clock_loaded_mhz) * tensor_busy;
+    time.microseconds = time.launch_us + time.cycles / time.clock_mhz;
+  }
+
+ private:
+  bool has_failed() const {
+    return std::any_of(result_.findings.begin(), result_.findings.end(),
+                       [](const EmulatorFinding& finding) { return finding.is_failure; });
+  }
+
+  /// Clusters [first, first + count), on as many multiprocessors as these.
+  Part simulate(std::uint64_t first, std::uint64_t count, int num_sms, bool keeps_values) {
+    Part part;
+    part.sample.cluster = first;
+    part.sample.clusters = static_cast<int>(count);
+    around_.is_cold = first < resident_;
+    part.clock = std::make_unique<Clock>(gpu_, entry_, memory_, around_, num_sms);
+    LaunchOptions options = options_;
+    options.clock = part.clock.get();
+    options.skips_values = !keeps_values;
+    options.num_sms = num_sms * per_sm_;
+    options.schedule = Schedule::fair;
+    if (!keeps_values) options.observer = observes_ ? options_.observer : nullptr;
+    Launch launch(program_, entry_, memory_, shape_, options, parameters_);
+    launch.next_cluster = first;
+    launch.num_clusters = first + count;
+    launch.run();
+    part.sample.cycles = part.clock->last();
+    result_.statistics.warp_instructions += launch.statistics.warp_instructions;
+    result_.statistics.async_operations += launch.statistics.async_operations;
+    result_.statistics.seconds += launch.statistics.seconds;
+    for (const EmulatorFinding& finding : launch.findings.all())
+      if (keeps_values || finding.is_failure) result_.findings.push_back(finding);
+    return part;
+  }
+
+  void learn_traffic() {
+    if (!options_.skips_values) return;  // its stores must not happen twice: everything misses once, see run_all()
+    const std::uint64_t middle = clusters_ / 2, last = clusters_ - 1;
+    const Part part = simulate(middle, 1, static_cast<int>(cluster_size_), false);
+    take_traffic(*part.clock, static_cast<double>(clusters_));
+    // Where some clusters read more than others, these have ended before them and leave them their part of the rates.
+    if (clusters_ <= resident_ && clusters_ > 2 && !has_failed()) {
+      const double first_read = simulate(0, 1, static_cast<int>(cluster_size_), false).clock->read_total;
+      const double last_read = simulate(last, 1, static_cast<int>(cluster_size_), false).clock->read_total;
+      const double read = part.clock->read_total;
+      const double mean = (first_read + 2 * read + last_read) / 4;
+      const double most = std::max({first_read, read, last_read});
+      if (most > 0 && mean > 0) {
+        around_.active_sms *= mean / most;
+        for (auto& [address, rate] : around_.rate_of) rate *= most / mean;
+      }
+    }
+    take_displaced();
+  }
+
+  void take_traffic(const Clock& clock, double factor) {
+    LaunchTime& time = time_;
+    time.global_read_bytes = clock.read_total * factor;
+    time.global_written_bytes = clock.written_bytes * factor;
+    time.hbm_bytes = time.global_written_bytes;
+    const std::map<std::uint64_t, std::uint64_t> live = memory_.live();
+    for (const auto& [address, bytes] : clock.read_bytes) {
+      const auto size = live.find(address);
+      const double all = bytes * factor;
+      const double unique = size == live.end() ? all : std::min(all, static_cast<double>(size->second));
+      around_.miss_of[address] = all > 0 ? unique / all : 1;
+      // Fewer multiprocessors than all leave each a larger part.
+      if (!gpu_.l2_by_sharers.points.empty() && unique > 0)
+        around_.rate_of[address] =
+            gpu_.l2_by_sharers.at(std::min(around_.active_sms, all / unique)) * gpu_.sms / around_.active_sms;
+      time.hbm_bytes += unique;
+    }
+  }
+
+  // What was written before the launch goes to the memory when reads and writes displace it.
+  void take_displaced() {
+    const double displaced = std::min(gpu_.dirty_bytes, gpu_.displaced_part * time_.hbm_bytes);
+    if (time_.hbm_bytes > 0) around_.hbm_factor = 1 + displaced / time_.hbm_bytes;
+    time_.hbm_bytes += displaced;
+  }
+
+  Part run_all() {
+    Part part = simulate(0, clusters_, gpu_.sms, true);
+    take_traffic(*part.clock, 1);
+    time_.cycles = part.sample.cycles;
+    time_.samples.push_back(part.sample);
+    return part;
+  }
+
+  Part run_samples() {
+    const bool is_one_wave = clusters_ <= resident_;
+    const auto sm_groups = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(gpu_.sms) / cluster_size_);
+    const std::uint64_t together =
+        std::min<std::uint64_t>(static_cast<std::uint64_t>(per_sm_), (clusters_ + sm_groups - 1) / sm_groups);
+    const std::uint64_t wanted = is_one_wave ? 4 : 9;
+    std::vector<std::uint64_t> starts;
+    for (std::uint64_t i = 0; i < wanted; ++i) {
+      const std::uint64_t last = clusters_ > together ? clusters_ - together : 0;
+      const std::uint64_t start = wanted == 1 ? 0 : last * i / (wanted - 1);
+      if (starts.empty() || starts.back() != start) starts.push_back(start);
+    }
+    LaunchTime& time = time_;
+    Part steady;
+    for (std::size_t i = 0; i < starts.size() && !has_failed(); ++i) {
+      observes_ = i == starts.size() / 2;
+      Part part =
+          simulate(starts[i], std::min(together, clusters_ - starts[i]), static_cast<int>(cluster_size_), false);
+      time.samples.push_back(part.sample);
+      if (!steady.clock || part.sample.cycles > steady.sample.cycles) steady = std::move(part);
+    }
+    if (has_failed()) return steady;
+    if (is_one_wave) {
+      for (const SampleTime& sample : time.samples) time.cycles = std::max(time.cycles, sample.cycles);
+    } else {
+      time.cycles = in_waves(time.samples);
+    }
+    return steady;
+  }
+
+  // The grid's clusters in their order, each where one has ended; durations are interpolated between the samples.
+  double in_waves(const std::vector<SampleTime>& samples) const {
+    const auto duration = [&](double cluster) {
+      for (std::size_t i = 1; i < samples.size(); ++i) {
+        const auto a = static_cast<double>(samples[i - 1].cluster), b = static_cast<double>(samples[i].cluster);
+        if (cluster <= b || i + 1 == samples.size())
+          return samples[i - 1].cycles +
+                 (samples[i].cycles - samples[i - 1].cycles) * std::min(1.0, (cluster - a) / std::max(1.0, b - a));
+      }
+      return samples.front().cycles;
+    };
+    std::priority_queue<double, std::vector<double>, std::greater<>> free;
+    for (std::uint64_t i = 0; i < resident_; ++i) free.push(0);
+    double end = 0;
+    for (std::uint64_t cluster = 0; cluster < clusters_; ++cluster) {
+      const double begin = free.top();
+      free.pop();
+      const double over = begin + duration(static_cast<double>(cluster)) + (cluster >= resident_ ? gpu_.cta_start : 0);
+      end = std::max(end, over);
+      free.push(over);
+    }
+    return end;
+  }
+
+  void name_limit() {
+    LaunchTime& time = time_;
+    // Over the whole grid: bytes that nobody can move faster.
+    const double memory_cycles = time.hbm_bytes / gpu_.hbm_bytes_per_us * gpu_.clock_mhz;
+    time.cycles = std::max(time.cycles, memory_cycles);
+    for (UnitTime& unit : time.units)
+      if (unit.name == "memory") unit.busy = std::max(unit.busy, time.cycles > 0 ? memory_cycles / time.cycles : 0);
+    const auto most = std::max_element(time.units.begin(), time.units.end(),
+                                       [](const UnitTime& a, const UnitTime& b) { return a.busy < b.busy; });
+    if (most == time.units.end()) return;
+    time.limit = most->name;
+    constexpr double kBinds = 0.6;
+    if (most->busy >= kBinds) return;
+    // No unit is near its rate: what the busiest warps wait for.
+    const RoleTime* busiest = nullptr;
+    for (const RoleTime& role : time.roles)
+      if (busiest == nullptr || role.instructions > busiest->instructions) busiest = &role;
+    if (busiest == nullptr || busiest->waits.empty()) return;
+    const auto wait = std::max_element(busiest->waits.begin(), busiest->waits.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    time.limit = fmt::format("latency: {}", wait->first);
+  }
+
+  const GpuTime& gpu_;
+  const Program& program_;
+  const Entry& entry_;
+  GlobalMemory& memory_;
+  const LaunchShape& shape_;
+  const LaunchOptions& options_;
+  const std::vector<std::byte>& parameters_;
+  TimedResult& result_;
+  LaunchTime& time_;
+  std::uint64_t clusters_, cluster_size_, resident_ = 1;
+  int per_sm_;
+  bool observes_ = true;
+  Surroundings around_;
+};
+
+}  // namespace
+
+int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape) {
+  const auto threads = static_cast<double>(product(shape.block));
+  const double warps = std::max(1.0, (threads + kLanes - 1) / kLanes);
+  double count = gpu.ctas_per_sm;
+  count = std::min(count,
+                   static_cast<double>(gpu.warps_per_sm) / std::max(1.0, static_cast<double>(static_cast<int>(warps))));
+  const double shared = cta_shared_bytes(entry, shape) + gpu.smem_per_cta_reserved;
+  count = std::min(count, gpu.smem_per_sm / shared);
+  double registers = entry.max_registers;
+  if (registers == 0 && entry.max_threads != 0)
+    registers = std::min(
+        255.0, gpu.registers_per_sm / (static_cast<double>(entry.max_threads) * std::max(1u, entry.min_ctas_per_sm)));
+  if (registers == 0) registers = 64;
+  registers = std::max(8.0, static_cast<double>(static_cast<int>(registers) / 8 * 8));
+  count = std::min(count, gpu.registers_per_sm / (registers * static_cast<double>(static_cast<int>(warps)) * kLanes));
+  return std::max(1, static_cast<int>(count));
+}
+
+TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry& entry, GlobalMemory& memory,
+                         const LaunchShape& shape, const LaunchOptions& options,
+                         const std::vector<std::byte>& parameters, bool skips_values, std::vector<LaunchTime>& times) {
+  TimedResult result;
+  LaunchOptions own = options;
+  own.skips_values = skips_values;
+  LaunchTime time;
+  time.launch_us = times.empty() ? gpu.launch_us : gpu.next_launch_us;
+  Grid(gpu, program, entry, memory, shape, own, parameters, result, time).run();
+  times.push_back(std::move(time));
+  return result;
+}
+
+}  // namespace tessera::emulator

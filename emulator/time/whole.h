@@ -1,0 +1,27 @@
+// The time of a whole grid from the clusters that are simulated.
+#pragma once
+
+#include <vector>
+
+#include "emulator/machine.h"
+#include "emulator/time/clock.h"
+
+namespace tessera::emulator {
+
+struct TimedResult {
+  LaunchStatistics statistics;
+  std::vector<EmulatorFinding> findings;
+};
+
+/// With values all clusters run, each on the multiprocessor that it would have.
+/// Else some: of a grid that is resident at once the first, the last and two between them, whose longest is the grid's
+/// time; of a larger one more, between which the others are interpolated, and every cluster starts when one has ended.
+/// The time is added to `times`: behind another kernel of the stream a launch costs what is left of it then.
+TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry& entry, GlobalMemory& memory,
+                         const LaunchShape& shape, const LaunchOptions& options,
+                         const std::vector<std::byte>& parameters, bool skips_values, std::vector<LaunchTime>& times);
+
+/// CTAs of a kernel that a multiprocessor holds.
+int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape);
+
+}  // namespace tessera::emulator

@@ -1,0 +1,145 @@
+// The time model: what single units cost, by kernels of a few instructions, and what a description must say.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "emulator/time/gpu_time.h"
+#include "emulator/time/report.h"
+#include "tessera/emulator/device.h"
+#include "tessera/error.h"
+#include "tests/support/test_entry.h"
+
+namespace tessera::emulator::time_test {
+namespace {
+
+std::string entry(const std::string& body) {
+  return ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry test(.param .u64 buffer)\n{\n"
+         ".reg .pred p, q; .reg .b32 r<16>; .reg .b64 d<8>; .reg .f32 f<16>;\n.shared .align 128 .b8 smem[32768];\n"
+         ".shared .align 8 .b64 bar;\n"
+         "ld.param.u64 d0, [buffer];\nmov.u32 r0, %tid.x;\nmov.u32 r1, smem;\nshl.b32 r2, r0, 2;\nadd.u32 r3, r1, "
+         "r2;\n" +
+         body + "\nret;\n}\n";
+}
+
+std::string repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+LaunchTime time_of(const std::string& body, std::uint32_t threads, std::vector<std::uint32_t>* values = nullptr) {
+  DeviceOptions options;
+  options.time = find_gpu_time("h200");
+  options.num_sms = sms_of(*options.time);
+  EmulatedDevice device(options);
+  std::vector<std::uint32_t> own(1024);
+  const auto findings =
+      tessera::testing::run_test_entry(device, entry(body), values != nullptr ? *values : own, threads);
+  REQUIRE(findings.empty());
+  const std::vector<LaunchTime> times = device.take_times();
+  REQUIRE(times.size() == 1);
+  CHECK(device.take_times().empty());
+  CHECK(times[0].is_whole);
+  return times[0];
+}
+
+double cycles(const std::string& body, std::uint32_t threads = 32) { return time_of(body, threads).cycles; }
+
+/// Cycles of one of the text's instructions, by the difference of two counts.
+double each(const std::string& text, std::uint32_t threads = 32, const std::string& before = {}) {
+  return (cycles(before + repeated(text, 96), threads) - cycles(before + repeated(text, 32), threads)) / 64;
+}
+
+const GpuTime& h200() {
+  static const std::shared_ptr<const GpuTime> gpu = find_gpu_time("H200");
+  return *gpu;
+}
+
+}  // namespace
+
+TEST_CASE("time: a chain takes the latency of its class, independent instructions the interval") {
+  const ClassTime& fma = h200().class_of("fma32");
+  CHECK(each("fma.rn.f32 f0, f0, f0, f0;\n") == doctest::Approx(fma.latency).epsilon(0.02));
+  const std::string four =
+      "fma.rn.f32 f0, f0, f0, f0;\nfma.rn.f32 f1, f1, f1, f1;\nfma.rn.f32 f2, f2, f2, f2;\nfma.rn.f32 f3, f3, f3, f3;\n"
+      "fma.rn.f32 f4, f4, f4, f4;\nfma.rn.f32 f5, f5, f5, f5;\n";
+  CHECK(each(four) / 6 == doctest::Approx(std::max(1.0, fma.interval)).epsilon(0.05));
+}
+
+TEST_CASE("time: warps of one sub-core share its exponent unit, warps of four have four") {
+  const double interval = h200().class_of("exponent").interval;
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += fmt::format("ex2.approx.ftz.f32 f{0}, f{0};\n", i);
+  CHECK(each(text, 32) / 8 == doctest::Approx(interval).epsilon(0.05));
+  CHECK(each(text, 128) / 8 == doctest::Approx(interval).epsilon(0.05));
+  CHECK(each(text, 256) / 8 == doctest::Approx(2 * interval).epsilon(0.05));
+  const LaunchTime time = time_of(repeated(text, 64), 256);
+  CHECK(time.limit == "exponent unit");
+}
+
+TEST_CASE("time: bank conflicts take as many cycles as there are wavefronts") {
+  const std::string load = "ld.shared.f32 f1, [r3];\n";
+  const std::string store = "st.shared.f32 [r3], f0;\n";
+  const double plain = each(store, 512, "mov.f32 f0, 0f00000000;\n");
+  const double eightfold =
+      each(store, 512, "mov.f32 f0, 0f00000000;\nand.b32 r4, r0, 31;\nshl.b32 r4, r4, 5;\nadd.u32 r3, r1, r4;\n");
+  CHECK(eightfold / plain == doctest::Approx(8).epsilon(0.05));
+  (void)load;
+}
+
+TEST_CASE("time: moves between registers and changes of an integer's width cost nothing") {
+  const double with =
+      cycles(repeated("mov.u32 r4, r0;\nmov.u32 r5, r4;\ncvt.u64.u32 d1, r5;\nadd.u32 r0, r0, r5;\n", 64));
+  const double without = cycles(repeated("add.u32 r0, r0, r0;\n", 64));
+  CHECK(with == without);
+}
+
+TEST_CASE("time: who waits at an mbarrier goes on after the arrival and the hand-off") {
+  const std::string init =
+      "mov.u32 r6, bar;\nsetp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\nbar.sync 0;\n"
+      "setp.lt.u32 q, r0, 32;\n@q bra WAITS;\n";
+  const auto kernel = [&](int work) {
+    return init + repeated("fma.rn.f32 f0, f0, f0, f0;\n", work) +
+           "st.shared.f32 [r3], f0;\nand.b32 r7, r0, 31;\nsetp.eq.u32 q, r7, 0;\n@q mbarrier.arrive.shared.b64 _, [r6];\nbra END;\n"
+           "WAITS: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAITS;\nEND:";
+  };
+  const LaunchTime time = time_of(kernel(400), 64);
+  const double more = time.cycles - cycles(kernel(200), 64);
+  CHECK(more == doctest::Approx(200 * h200().class_of("fma32").latency).epsilon(0.02));
+  REQUIRE(!time.roles.empty());
+  CHECK(time.roles.front().waits.at("mbarrier") > 1000);
+}
+
+TEST_CASE("time: results are those without a clock") {
+  const std::string body =
+      "shl.b32 r4, r0, 2;\ncvt.u64.u32 d1, r4;\nadd.u64 d1, d0, d1;\nst.shared.u32 [r3], r0;\nbar.sync 0;\n"
+      "xor.b32 r5, r3, 4;\nld.shared.u32 r6, [r5];\nst.global.u32 [d1], r6;\n";
+  std::vector<std::uint32_t> values(1024);
+  time_of(body, 64, &values);
+  for (std::uint32_t i = 0; i < 64; ++i) CHECK(values[i] == (i ^ 1));
+}
+
+TEST_CASE("time: descriptions") {
+  CHECK_THROWS_WITH_AS(find_gpu_time("h1000"), doctest::Contains("no such GPU: "), Error);
+  CHECK_THROWS_WITH_AS(read_gpu_time("{", "x.json"), "x.json: is not JSON", Error);
+  CHECK_THROWS_WITH_AS(read_gpu_time("{}", "x.json"), "x.json: name is missing", Error);
+  const std::string start = R"({"name": "X", "arch": "sm_90a", "sm": {"count": )";
+  CHECK_THROWS_WITH_AS(read_gpu_time(start + "3}}", "x.json"), "x.json: sm.count.value is missing", Error);
+  CHECK_THROWS_WITH_AS(read_gpu_time(start + R"({"value": 3, "source": "", "certainty": "measured"}}})", "x.json"),
+                       "x.json: sm.count.source: must say where it is from", Error);
+  CHECK_THROWS_WITH_AS(read_gpu_time(start + R"({"value": 3, "source": "a", "certainty": "sure"}}})", "x.json"),
+                       "x.json: sm.count.certainty: must be measured, published or inferred", Error);
+  for (const std::string& name : gpu_time_names()) {
+    const std::shared_ptr<const GpuTime> gpu = find_gpu_time(name);
+    CHECK(gpu->sms > 0);
+    CHECK(gpu->classes.contains("exponent"));
+  }
+  const IntervalTable table{{{64, 32}, {128, 64}, {256, 128}}};
+  CHECK(table.at(8) == 32);
+  CHECK(table.at(96) == 48);
+  CHECK(table.at(256) == 128);
+}
+
+}  // namespace tessera::emulator::time_test
