@@ -102,7 +102,8 @@ TEST_CASE("time: who waits at an mbarrier goes on after the arrival and the hand
       "setp.lt.u32 q, r0, 32;\n@q bra WAITS;\n";
   const auto kernel = [&](int work) {
     return init + repeated("fma.rn.f32 f0, f0, f0, f0;\n", work) +
-           "st.shared.f32 [r3], f0;\nand.b32 r7, r0, 31;\nsetp.eq.u32 q, r7, 0;\n@q mbarrier.arrive.shared.b64 _, [r6];\nbra END;\n"
+           "st.shared.f32 [r3], f0;\nand.b32 r7, r0, 31;\nsetp.eq.u32 q, r7, 0;\n@q mbarrier.arrive.shared.b64 _, "
+           "[r6];\nbra END;\n"
            "WAITS: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAITS;\nEND:";
   };
   const LaunchTime time = time_of(kernel(400), 64);

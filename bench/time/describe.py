@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Writes the description of a Hopper GPU from what micro.cu measured: describe.py MICRO.jsonl LOAD.jsonl > emulator/time/gpus/h200.json
+
+Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
+`inferred` worked out. No number is fitted to a kernel that the model is judged by."""
+
+import json
+import sys
+
+COMMAND = "bench/time/micro/micro.cu, {device}, {mhz} MHz"
+
+
+def main() -> None:
+    lines = [json.loads(line) for name in sys.argv[1:] for line in open(name) if line.strip()]
+    device = next(line for line in lines if line["what"] == "device")
+    command = COMMAND.format(device=device["name"].replace("NVIDIA ", ""), mhz=round(device["mhz"]))
+
+    def find(what: str, **keys) -> dict:
+        for line in lines:
+            if line["what"] == what and all(line.get(key) == value for key, value in keys.items()):
+                return line
+        raise SystemExit(f"describe.py: no line {what} {keys}")
+
+    def number(value: float, source: str, certainty: str) -> dict:
+        return {"value": round(value, 3), "source": source, "certainty": certainty}
+
+    def measured(value: float, what: str) -> dict:
+        return number(value, f"{what}: {command}", "measured")
+
+    def inferred(value: float, why: str) -> dict:
+        return number(value, why, "inferred")
+
+    def published(value: float, where: str) -> dict:
+        return number(value, where, "published")
+
+    guide = "CUDA C++ Programming Guide, technical specifications per compute capability"
+
+    def alu(pipe: str, op: str, merged: int = 1, why: str = "") -> dict:
+        """merged: how many PTX instructions the assembler makes one of, in the chain that is measured."""
+        line = find("alu", op=op)
+        # Sixteen warps on four sub-cores: cycles of a sub-core's pipe for one instruction. A loop's own cost, some
+        # hundredths, is taken off.
+        return {
+            "pipe": pipe,
+            "interval": measured(round(line["interval_4_warps"] * merged, 1), f"{op}{why}, 16 warps, per sub-core"),
+            "latency": measured(round(line["latency"] * merged), f"{op}{why}, chain of one warp"),
+        }
+
+    mbarrier = find("mbarrier")
+    barriers = {line["warps"]: line["cycles"] for line in lines if line["what"] == "bar.sync"}
+    slope = (barriers[16] - barriers[4]) / 12
+    chain = find("shared", op="dependent ld.shared")["cycles_per_warp_instruction"]
+    matrix = find("shared", op="stmatrix.x4", warps=16)["cycles_per_warp_instruction"]
+    bulk = {line["bytes"]: line for line in lines if line["what"] == "bulk load"}
+    rate = (65536 - 8192) / (bulk[65536]["latency_l2"] - bulk[8192]["latency_l2"])
+    tensor = find("tensor load", rows_of_128_bytes=32)
+    all_sms = {line["kilobytes_under_way"]: line for line in lines if line["what"] == "bulk rate of all SMs"}
+    plain = find("rates of plain accesses")
+    wait_over = mbarrier["wait_over"]
+    stores = {(line["bytes"], line["count"]): line for line in lines if line["what"] == "bulk store"}
+    store_rate = 49152 / (stores[(65536, 1)]["read"] - stores[(16384, 1)]["read"])
+    store_latency = stores[(4096, 1)]["read"] - stores[(4096, 1)]["issue"] - 4096 / store_rate
+    empty = find("empty kernel between events, us", waves=1)
+    waves = find("empty kernel between events, us", waves=16)
+    chase = {line["span"]: line for line in lines if line["what"] == "dependent ld.global"}
+    wgmma = [line for line in lines if line["what"] == "wgmma"]
+    one = [line for line in wgmma if line["form"].startswith("bf16 SS n")]
+    tail = sorted(line["latency"] - line["interval"] for line in one)[len(one) // 2]
+    mhz = device["mhz"]
+    loaded = find("all tensor cores", form="bf16 SS n256", random=1, steps=1000)
+    reads = {line["megabytes"]: line for line in lines if line["what"] == "read after the L2 was overwritten"}
+    displaced = max(line["us_dirty"] - line["us_clean"] for line in reads.values())
+    code = find("16 KiB of code, cycles", ctas=device["sms"])
+    first = find("tensor loads of 8 KiB after a flush", ctas=device["sms"])
+    by_thread = {line["bytes"]: line for line in lines if line["what"] == "copies by one thread"}
+    sharers = {line["sharers"]: line for line in lines if line["what"] == "bulk rate by sharers"}
+
+    def one_instruction(pipe: str, latency: float, why: str, interval: float = 1) -> dict:
+        return {"pipe": pipe, "interval": inferred(interval, why), "latency": inferred(latency, why)}
+
+    classes = {
+        "other": one_instruction("none", 6, "an instruction of an ALU"),
+        "move": {"pipe": "none", "interval": inferred(0, "renamed by the assembler"), "latency": inferred(0, "renamed")},
+        "fma32": alu("fma", "fma_f32"),
+        "add32": alu("fma", "add_f32"),
+        "fma16": alu("fma", "fma_bf16x2"),
+        "imad": alu("fma", "mad_u32"),
+        "add_int": alu("alu", "add_u32", 2, ", two of which are one IADD3"),
+        "logic": alu("alu", "shf", 1, " in the place of LOP3, which has its pipe"),
+        "shift": alu("alu", "shf"),
+        "permute": alu("alu", "prmt"),
+        "compare": alu("alu", "max_f32"),
+        "pack": alu("alu", "cvt_bf16x2"),
+        "pack8": alu("alu", "cvt_e4m3x2"),
+        "convert": alu("alu", "cvt_f32_s32"),
+        "count_bits": alu("mufu", "popc"),
+        "exponent": alu("mufu", "ex2"),
+        "special": alu("mufu", "lg2"),
+        "shuffle": alu("memory", "shfl"),
+        "vote": alu("alu", "vote"),
+        "redux": alu("mufu", "redux"),
+        "fp64": one_instruction("fma", 16, "two cycles of a sub-core: 64 lanes a multiprocessor", 2),
+        "branch": one_instruction("branch", 0, "issue, and a bubble of the taken branch", 2),
+        "constant": one_instruction("none", 0, "an operand of the constant bank"),
+        "shared": {
+            "pipe": "memory",
+            "interval": inferred(2, "16 lanes a cycle go to the memory pipe of a sub-core"),
+            "latency": measured(chain, "dependent ld.shared"),
+        },
+        "global": {
+            "pipe": "memory",
+            "interval": inferred(2, "16 lanes a cycle go to the memory pipe of a sub-core"),
+            "latency": measured(chase[16 << 20]["again"], "dependent ld.global, in the L2"),
+        },
+        "atomic": one_instruction("memory", 30, "as a load of shared memory", 2),
+        "mbarrier_arrive": {
+            "pipe": "memory",
+            "interval": inferred(2, "as a load of shared memory"),
+            "latency": measured(mbarrier["arrive"], "mbarrier.arrive, one after the other"),
+        },
+        "mbarrier_wait": {
+            "pipe": "memory",
+            "interval": inferred(2, "as a load of shared memory"),
+            "latency": measured(wait_over, "mbarrier.try_wait of a phase that is over"),
+        },
+        "fence": one_instruction("memory", 0, "an instruction of the memory pipe", 2),
+        "sync": one_instruction("none", 0, "issue alone: waits are counted by themselves"),
+        "wgmma": one_instruction("none", 0, "issue alone: the tensor cores have a queue"),
+        "tma": one_instruction("none", 0, "issue alone: the copy engine has a queue"),
+        "issue_copy": one_instruction("memory", 0, "as a load of shared memory", 2),
+        "mma": one_instruction("none", 33, "mma.sync: not described"),
+    }
+    intervals: dict = {}
+    for line in wgmma:
+        dtype, kind, n = line["form"].split()
+        if kind.endswith("t"):
+            continue
+        table = intervals.setdefault(f"{dtype} {kind}", {"by_n": {}})
+        table["by_n"][n[1:]] = measured(line["interval"], f"wgmma {line['form']}, 24 less 8 of a warpgroup")
+    big = max(all_sms)
+    json.dump(
+        {
+            "name": "H200",
+            "arch": "sm_90a",
+            "note": "Written by bench/time/describe.py from the micro-measurements that each source names.",
+            "sm": {
+                "count": measured(device["sms"], "device properties"),
+                "clock_mhz": measured(mhz, "clock64 against globaltimer, idle otherwise: under load the power limit lowers it"),
+                "clock_loaded_mhz": measured(loaded["mhz"], "all SMs, wgmma m64n256k16 on random numbers for 1 ms"),
+                "sub_cores": published(4, guide),
+                "warps": published(64, guide),
+                "registers": published(65536, guide),
+                "shared_bytes": published(228 * 1024, guide),
+            },
+            "launch": {
+                "empty_us": measured(empty["block384_smem200K"], "empty kernel of 384 threads and 200 KiB between events, L2 overwritten before"),
+                "next_us": measured(find("empty kernel in a graph of 100, us")["each"], "empty kernel in a graph"),
+                "dirty_bytes": measured(
+                    max(0, displaced) * plain["read_hbm_TB_s"] * 1e6, "reads after the L2 was overwritten: time over that of a clean L2"
+                ),
+                "displaced_part": measured(
+                    (reads[32]["us_dirty"] - reads[32]["us_clean"]) * plain["read_hbm_TB_s"] / 32 / 1.048576,
+                    "the same, of reads of 32 MiB",
+                ),
+                "cold_line": measured(
+                    max(0, code["first_after_flush"] - code["again"]) / 128, "16 KiB of code, first after a flush and again"
+                ),
+                "cta_start": measured(
+                    (waves["block384_smem200K"] - empty["block384_smem200K"]) / 15 * mhz, "15 more waves of empty CTAs"
+                ),
+            },
+            "shared": {
+                "bytes_per_clock": measured(512 / matrix, "stmatrix.x4, 16 warps"),
+                "latency": measured(chain, "dependent ld.shared"),
+            },
+            "wgmma": {
+                "tail": measured(tail, "latency of one less its interval, median of bf16 SS"),
+                "issue": measured(
+                    sorted(line["issue_one"] for line in one)[len(one) // 2] / 2, "fence, one wgmma, commit: half of the issue"
+                ),
+                "intervals": intervals,
+            },
+            "tma": {
+                "issue": measured(by_thread[8192]["issue"], "expect_tx and a copy of 8 KiB, eight in a row by one thread"),
+                "bytes_per_clock": measured(
+                    max(line["bytes_per_clock"] for line in by_thread.values()), "bulk copies from the L2, one SM, eight under way"
+                ),
+                "least": published(30, "facebookexperimental/triton NVLatencyModel.cpp@487dae6 (B200): the engine's least time"),
+                "first_use": measured(max(0, first["first"] - first["second"]), "tensor loads of 8 KiB after a flush: the first less the second"),
+                "latency_l2": measured(
+                    tensor["latency_l2"] - 4096 / rate - wait_over, "tensor copy of 4 KiB less its bytes and the wait's answer"
+                ),
+                "latency_hbm": measured(tensor["latency_hbm"] - 4096 / rate - wait_over, "the same, not in the L2"),
+                "store_bytes_per_clock": measured(store_rate, "bulk stores of 64 KiB and 16 KiB: the slope"),
+                "store_read_latency": measured(store_latency, "bulk store of 4 KiB to wait_group.read less its bytes"),
+                "store_latency": measured(
+                    store_latency + stores[(4096, 1)]["done"] - stores[(4096, 1)]["read"], "the same to wait_group"
+                ),
+            },
+            "l2": {
+                "bytes": measured(device["l2_bytes"], "device properties"),
+                "latency": measured(chase[16 << 20]["again"], "dependent ld.global.cg of 16 MiB"),
+                "bytes_per_clock_of_one_sm": published(64, "arXiv 2402.13499 and others: a multiprocessor's port"),
+                "bytes_per_clock": measured(
+                    max(line["l2_TB_s"] for line in all_sms.values()) * 1e6 / mhz, "bulk copies of all SMs from the L2, each its own"
+                ),
+                "by_sharers": {
+                    str(count): measured(line["bytes_per_clock_of_each"], f"bulk copies of all SMs, {count} the same bytes at a time")
+                    for count, line in sharers.items()
+                },
+            },
+            "hbm": {
+                "latency": measured(chase[16 << 20]["cold"], "dependent ld.global.cg, L2 overwritten before"),
+                "terabytes_per_second": measured(
+                    max(plain["read_hbm_TB_s"], all_sms[big]["hbm_TB_s"]), "the best of plain reads of 4 GiB and bulk copies"
+                ),
+            },
+            "sync": {
+                "mbarrier_hand_off": measured(
+                    max(0, mbarrier["round_trip"] / 2 - wait_over), "half a round trip of two warps less the wait's answer"
+                ),
+                "barrier_base": measured(barriers[4] - 4 * slope, "bar.sync, 4 and 16 warps"),
+                "barrier_per_warp": measured(slope, "bar.sync, 4 and 16 warps"),
+                "cluster_barrier": measured(find("barrier.cluster", warps=4)["cycles"], "barrier.cluster of 2 CTAs, 4 warps"),
+                "cluster_store": published(200, "arXiv 2501.12084: 181-213 cycles on an H800"),
+                "atomic": measured(find("dependent atomicAdd in L2")["cycles"], "dependent atomicAdd"),
+            },
+            "classes": classes,
+        },
+        sys.stdout,
+        indent=1,
+    )
+    print()
+
+
+main()
