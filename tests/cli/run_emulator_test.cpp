@@ -186,7 +186,7 @@ TEST_CASE("run: a GPU that does not run the target's code leaves it to the emula
   CHECK(outcome.err.find("Fake GPU does not run sm_90a code: in the emulator") != std::string::npos);
   CHECK(machine.terminal.run({"run", "copy2d", "--shape", "70,100", "--device", "gpu"}).code == 5);
   CHECK(machine.terminal.run({"run", "copy2d", "--shape", "70,100", "--device", "gpu", "--stats"}).err ==
-        "tessera: --stats, --trace and --timeline watch the emulator: give --device emulator too\n");
+        "tessera: --stats, --trace, --timeline and --time watch the emulator: give --device emulator too\n");
 }
 
 TEST_CASE("run: the likely cause of a planted fault is named") {
