@@ -168,7 +168,8 @@ class RunGemm final : public RunOperator {
                                                  flags.sizes.at("k"));
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
-      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
+      check.k_groups =
+          plan.mma_kind == "mma.f16" ? direct_k_groups(tiles.tile_n) : weight_k_groups(tiles.tile_m, tiles.tile_n);
     }
     reference::GemmInputs views{
         operand_view(inputs.at("a"), facts.a_layout),

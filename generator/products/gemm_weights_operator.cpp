@@ -31,6 +31,9 @@ constexpr int kRows[] = {16, 32, 64, 128, 192, 256};
 constexpr int kColumns[] = {128, 256, 64};
 constexpr int kParts[] = {1, 2, 3, 4};
 constexpr int kMostSplitRows = 64;  // of a tile whose k is split
+constexpr int kDirectRows[] = {8, 16, 32};
+constexpr int kDirectColumns[] = {128, 256, 64};
+constexpr int kDirectParts[] = {1, 2, 3, 4, 6, 8};
 constexpr int kRasterRows = 1024;
 constexpr Hint kExampleRows = 4096, kExampleColumns = 8192, kExampleDepth = 8192;
 
@@ -47,11 +50,13 @@ constexpr double kMostMemoryBytes = 28;          // of one
 constexpr double kL2Bytes = 42;
 constexpr double kWidenCycles = 195;  // a warp's instructions for 128 of k of its rows, beside which no other warp of
                                       // its scheduler issues any
-constexpr double kStepCycles = 360;   // from a warp's step to its next, alone
-constexpr double kLoadCycles = 120, kCopyCycles = 25;  // of the thread that loads: a step, and each copy of it
-constexpr double kTwoStages = 1.2;                     // a ring of two slots waits for the memory
-constexpr double kProducts = 1780;                     // of 16-bit numbers: 87 % of what the tensor cores have
-constexpr double kLaunchCycles = 4800;
+constexpr double kFewRowsCycles = 240, kFewRowCycles = 3.4;  // likewise of up to 64 rows: and each row of the tile
+constexpr double kStepCycles = 360;                          // from a warp's step to its next, alone
+constexpr double kLoadCycles = 120, kCopyCycles = 25;        // of the thread that loads: a step, and each copy of it
+constexpr double kLoadShown = 0.3;  // of that, up to 64 rows: loads, widening and products overlap only in part
+constexpr double kTwoStages = 1.2;  // a ring of two slots waits for the memory
+constexpr double kProducts = 1780;  // of 16-bit numbers: 87 % of what the tensor cores have
+constexpr double kLaunchCycles = 11600;
 constexpr double kItemCycles = 700;  // from a tile's last product to the next one's first
 constexpr double kStoredElement = 0.06;
 constexpr double kClusterCycles = 1500;  // what parts of a cluster wait for each other
@@ -60,7 +65,39 @@ constexpr double kGroupCycles = 500;     // and those of a CTA
 // Clusters of a size that run at the same time: generator/products/gemm_launch.cpp.
 double clusters_at_once(int size) { return std::floor(size <= 2 ? kHopper.sms / size : kHopper.sms * 10 / 11 / size); }
 
+// mma.f16, fitted to bench/results/weights-4-bit.md: microseconds of a launch, and of a block of 64 x 128 weights, of
+// which a CTA widens one after the other at the rate of its four schedulers.
+constexpr double kDirectLaunchMicroseconds = 7.5;
+constexpr double kDirectItemMicroseconds = 0.2, kDirectGroupMicroseconds = 0.3;  // of a further tile
+constexpr double kShallow = 1.3;    // a ring of less than three slots for each group: not measured
+constexpr double kReloaded = 1.03;  // activations, for each tile
+double direct_block_microseconds(int tile_m) { return tile_m <= 8 ? 0.142 : tile_m <= 16 ? 0.16 : 0.215; }
+
+Cost direct_cost_of(const Config& c, const Gemm& p) {
+  const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
+  const double m = hint(p.m, kExampleRows), n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * hint(p.l, 1);
+  const double clusters = clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
+  const double steps = std::ceil(std::ceil(k / kWeightDepth) / c.split_k), blocks = gemm_weights::blocks_of_tile(c);
+  const bool is_resident = tiles_m * hint(p.l, 1) <= 1 && steps <= c.stages;
+  const double weights = blocks * weight_block_bytes(gemm_weights::weights(c));
+  const double activations = is_resident ? 0 : gemm_weights::a_slot_bytes(c);
+  const double busy = std::min(items, clusters) * c.split_k;
+  const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
+  const double l2 = (weights + activations) / kL2Bytes;
+  const double widen = blocks * direct_block_microseconds(c.tile_m) * 1e3 * kHopper.clock_ghz;
+  const double step = std::max({memory, l2, widen}) * (is_resident                                ? 1
+                                                       : c.stages < 3 * gemm_weights::k_groups(c) ? kShallow
+                                                                                                  : kReloaded);
+  Cost cost;
+  cost.bound = widen < step ? "memory" : "the widening of the weights";
+  const double item = kDirectItemMicroseconds + kDirectGroupMicroseconds * gemm_weights::k_groups(c);
+  cost.cycles = (kDirectLaunchMicroseconds + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
+  return cost;
+}
+
 Cost cost_of(const Config& c, const Gemm& p) {
+  if (gemm_weights::is_direct(c)) return direct_cost_of(c, p);
   const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
   const double m = hint(p.m, kExampleRows), n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
   const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * hint(p.l, 1);
@@ -75,12 +112,13 @@ Cost cost_of(const Config& c, const Gemm& p) {
   const double busy = std::min(items, clusters) * c.split_k;
   const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
   const double l2 = (weights + activations) / kL2Bytes;
-  const double widen = blocks * kWidenCycles;
+  const double widen = blocks * (c.tile_m <= kMostSplitRows ? kFewRowsCycles + kFewRowCycles * c.tile_m : kWidenCycles);
   const double multiply = blocks * kWeightRows * kWeightDepth * std::max(c.tile_m, 32) / kProducts;
   const double latency = (kStepCycles + multiply / blocks) / groups;
   const double load = kLoadCycles + kCopyCycles * (blocks + 2 * rows / box);
   double step = std::max({memory, l2, widen, multiply, latency, load}) + 0.15 * std::min(widen, multiply);
   if (c.stages < 3) step *= kTwoStages;
+  if (c.tile_m <= kMostSplitRows) step += kLoadShown * load;
   Cost cost;
   cost.bound = step < 1.3 * multiply ? "the tensor cores"
                : step < 1.3 * memory ? "memory"
@@ -94,6 +132,33 @@ Cost cost_of(const Config& c, const Gemm& p) {
 
 Config facts_of(const Gemm& p) {
   return {.facts = product_facts(p), .b_group = p.b_group, .zero_points = p.zero_points};
+}
+
+// As many slots as the k of a part has steps, if they fit: whole rounds of the groups.
+int direct_stages(const Config& c, const Gemm& p) {
+  const int most = most_stages(c), groups = gemm_weights::k_groups(c);
+  if (p.k <= 0) return most;
+  const auto parts = static_cast<std::int64_t>(std::max(c.split_k, 1)) * kWeightDepth;
+  const std::int64_t rounds = (p.k + parts * groups - 1) / (parts * groups);
+  return static_cast<int>(std::clamp<std::int64_t>(rounds * groups, 2 * groups, most));
+}
+
+void add_direct(const Gemm& problem, std::vector<Config>& list) {
+  for (const int tile_m : kDirectRows)
+    for (const int tile_n : kDirectColumns)
+      for (const int split_k : kDirectParts) {
+        Config c = facts_of(problem);
+        c.mma_kind = MmaKind::mma_f16;
+        c.tile_m = problem.tile_m.value_or(tile_m);
+        c.tile_n = problem.tile_n.value_or(tile_n);
+        c.split_k = problem.split_k.value_or(split_k);
+        c.raster = problem.raster.value_or(raster_of(std::max(c.tile_m, 1)));
+        c.stages = 2 * std::max(1, gemm_weights::k_groups(c));
+        if (why_invalid(c).ok()) c.stages = direct_stages(c, problem);
+        c.stages = problem.stages.value_or(c.stages);
+        // Illegal ones are of interest where the instruction was asked for.
+        if (problem.mma_kind || why_invalid(c).ok()) list.push_back(c);
+      }
 }
 
 std::string types_text(const Config& c) {
@@ -115,8 +180,8 @@ void require_pins(const Gemm& p) {
   if (p.kernel_schedule == KernelSchedule::ping_pong)
     refuse("kernel_schedule", "ping_pong", "cooperative allowed with 4-bit weights");
   if (p.swap_ab == SwapAb::off) refuse("swap_ab", "off", "4-bit weights give the instruction its rows (on)");
-  if (p.mma_kind && *p.mma_kind != MmaKind::wgmma_f16)
-    refuse("mma_kind", to_word(*p.mma_kind), "4-bit weights are multiplied by wgmma.f16");
+  if (p.mma_kind && *p.mma_kind != MmaKind::wgmma_f16 && *p.mma_kind != MmaKind::mma_f16)
+    refuse("mma_kind", to_word(*p.mma_kind), "4-bit weights are multiplied by wgmma.f16 or mma.f16");
 }
 
 }  // namespace
@@ -135,6 +200,8 @@ void GemmWeightsOperator::require_facts(const Gemm& problem) {
 
 std::vector<Config> GemmWeightsOperator::candidates(const Gemm& problem) {
   std::vector<Config> list;
+  if (problem.mma_kind != MmaKind::wgmma_f16) add_direct(problem, list);
+  if (problem.mma_kind == MmaKind::mma_f16) return list;
   for (const int tile_m : kRows)
     for (const int tile_n : kColumns)
       for (const int split_k : kParts) {
@@ -162,7 +229,8 @@ std::string GemmWeightsOperator::merit(const Config& config, const Gemm& problem
 }
 
 std::string GemmWeightsOperator::label(const Config& config) {
-  std::string text = fmt::format("tile {}x{}, {}", config.tile_m, config.tile_n, counted(config.stages, "stage"));
+  std::string text = fmt::format("{}tile {}x{}, {}", gemm_weights::is_direct(config) ? "mma.f16, " : "", config.tile_m,
+                                 config.tile_n, counted(config.stages, "stage"));
   if (config.split_k != 1) text += fmt::format(", k in {} parts", config.split_k);
   return text;
 }
@@ -195,13 +263,16 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
       return fmt::format("tile_m {}: a multiple of 16 up to {} needed (columns of wgmma, in boxes of {})", found, bound,
                          config.tile_m > 0 ? gemm_weights::a_box_rows(config) : 8);
     case Rule::tile_n_not_supported:
-      return fmt::format("tile_n {}: 64, 128 or {} allowed (64 rows of wgmma for each block of weights)", found, bound);
+      return fmt::format("tile_n {}: 64, 128 or {} allowed (64 for each block of weights)", found, bound);
+    case Rule::instruction:
+      return "4-bit weights are multiplied by wgmma.f16 or mma.f16";
+    case Rule::rows_not_supported:
+      return fmt::format("tile_m {}: 8, 16 or {} allowed with mma.f16 (eight rows an instruction)", found, bound);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::stages_of_groups:
-      return fmt::format(
-          "{}, a multiple of {} needed, from {} on: that many warpgroups take turns, each with two at least",
-          counted(verdict.found, "stage"), bound, 2 * verdict.bound);
+      return fmt::format("{}, a multiple of {} needed, from {} on: that many groups take turns, each with two at least",
+                         counted(verdict.found, "stage"), bound, 2 * verdict.bound);
     case Rule::split_k_out_of_range:
       return fmt::format("split_k {}, 1 to {} allowed (CTAs of a cluster)", found, bound);
     case Rule::split_k_of_wide_tiles:
@@ -223,6 +294,7 @@ std::string GemmWeightsOperator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_gemm_{}_{}_{}", arch_name(arch.to_string()), a, to_word(c.facts.b_type));
   if (c.facts.b_type == OperandType::int4) name += fmt::format("_g{}", c.b_group);
   if (c.zero_points == ZeroPoints::given) name += "_z";
+  if (gemm_weights::is_direct(c)) name += "_mma";
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}x{}_s{}_k{}", c.tile_m, c.tile_n, c.stages, c.split_k);
   if (c.raster != raster_of(c.tile_m)) name += fmt::format("_r{}", c.raster);
@@ -242,7 +314,7 @@ void describe_smem(const Config& c, Plan& plan) {
                           {fmt::format("{} of a step", name), "consumer", "barrier empty"}}});
   };
   ring(layout.a, "activations");
-  ring(layout.b, "packed weights");
+  if (!gemm_weights::is_direct(c)) ring(layout.b, "packed weights");
   if (gemm_weights::has_d_map(c))
     plan.smem.push_back({layout.d.name,
                          layout.d.offset,
@@ -255,7 +327,7 @@ void describe_smem(const Config& c, Plan& plan) {
         {layout.parts.name,
          layout.parts.offset,
          layout.parts.bytes,
-         gemm_weights::consumer_warpgroups(c),
+         gemm_weights::is_direct(c) ? 4 * gemm_weights::consumer_warpgroups(c) : gemm_weights::consumer_warpgroups(c),
          {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
           {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
@@ -286,7 +358,7 @@ GemmLaunch launch_of(const Config& c) {
 
 void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   const ProductFacts& facts = config.facts;
-  plan.mma_kind = "wgmma.f16";
+  plan.mma_kind = std::string(to_word(config.mma_kind));
   const auto mapped = [&](const char* name, DType dtype, Swizzle swizzle, const char* use) {
     return OperandPlan{.name = name,
                        .dtype = std::string(to_word(dtype)),
@@ -296,14 +368,16 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   };
   plan.operands = {
       mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
-      plain_operand("b", to_word(facts.b_type), "weights and scales, packed: by bulk copies, to registers"),
+      plain_operand("b", to_word(facts.b_type),
+                    gemm_weights::is_direct(config) ? "weights and scales, packed: loaded to registers"
+                                                    : "weights and scales, packed: by bulk copies, to registers"),
       gemm_weights::has_d_map(config)
           ? mapped("d", facts.d_dtype, gemm::d_swizzle(gemm_weights::epilogue_config(config)),
                    "D, stored through shared memory")
           : plain_operand("d", to_word(facts.d_dtype), "D, stored from registers")};
   describe_smem(config, plan);
   plan.entry_registers = gemm_weights::register_budget(config).entry;
-  for (int i = 0; i < gemm_weights::kRoles; ++i) {
+  for (int i = 0; i < gemm_weights::roles(config); ++i) {
     const gemm_weights::Role role = gemm_weights::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
@@ -318,16 +392,17 @@ std::string GemmWeightsOperator::launch_bounds() { return "tessera::gemm_weights
 std::string GemmWeightsOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
   return fmt::format(
-      "tessera::gemm_weights::kernel<kConfig>(\n      {{a, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, "
+      "tessera::gemm_weights::{}<kConfig>(\n      {{a, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, "
       "{}, "
       "alpha, {}}})",
-      gemm_weights::has_d_map(config) ? "d" : "a", has_c ? "c" : "nullptr",
-      config.facts.bias == Bias::column ? "bias" : "nullptr",
+      gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", gemm_weights::has_d_map(config) ? "d" : "a",
+      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
       config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
       has_c ? "beta" : "0.0f");
 }
 
 std::vector<SourceFile> GemmWeightsOperator::generated_headers(const Config& config) {
+  if (gemm_weights::is_direct(config)) return {{"wgmma_shapes.cuh", wgmma_header({})}};
   const WgmmaShape shapes[] = {gemm_weights::wgmma_shape(config)};
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }

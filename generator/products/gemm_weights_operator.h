@@ -44,10 +44,11 @@ struct GemmWeightsOperator {
   /// In the order of generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [facts, b_group, zero_points, tile_m, tile_n, stages, split_k, raster] = config;
+    const auto& [facts, b_group, zero_points, mma_kind, tile_m, tile_n, stages, split_k, raster] = config;
     visit_facts<kHasAccumulation>(facts, visit);
     visit("b_group", b_group);
     visit("zero_points", zero_points);
+    visit("mma_kind", mma_kind);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);

@@ -1,12 +1,14 @@
 // Product with 4-bit weights, warp-specialised for Hopper: one thread loads, one to four warpgroups widen, multiply and
 // store. TMA and bulk copies fill the ring ahead of the consumers, across tiles too: while they store one tile, the
 // first steps of the next are loaded. Roles: producer.cuh, consumer.cuh (widen.cuh, split.cuh, gemm/epilogue.cuh);
-// schedule.cuh says who takes which tile.
+// schedule.cuh says who takes which tile. With mma.f16 (direct_kernel) the thread that loads has activations alone, and
+// consumer warps load the weights themselves: direct.cuh, direct_split.cuh.
 #pragma once
 
 #include "common/illegal_config.cuh"
 #include "common/ring.cuh"
 #include "gemm_weights/consumer.cuh"
+#include "gemm_weights/direct.cuh"
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/producer.cuh"
 #include "ptx/address.cuh"
@@ -37,6 +39,16 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
 }
 
 template <Config C>
+__device__ __forceinline__ void meet() {
+  if constexpr (C.split_k > 1) {
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
+  } else {
+    __syncthreads();
+  }
+}
+
+template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
 
@@ -57,12 +69,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if constexpr (has_d_map(C)) {
     if (threadIdx.x == kWarpgroupThreads) ptx::prefetch_tensormap(params.d);
   }
-  if constexpr (C.split_k > 1) {
-    ptx::cluster_arrive_relaxed();
-    ptx::cluster_wait();
-  } else {
-    __syncthreads();
-  }
+  meet<C>();
 
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
@@ -75,6 +82,59 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     ptx::griddepcontrol_wait();
     Consumer<C>{params, smem}.run();
+  }
+}
+
+// A slot is emptied by the warps of its group. Lanes share the barriers of a long ring.
+template <Config C>
+__device__ __forceinline__ void init_direct_barriers(unsigned smem) {
+  constexpr Barriers kOffsets = barriers(C);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int i = lane; i < C.stages; i += 32) {
+    const unsigned full = common::barrier_at<kOffsets.full>(smem, i);
+    ptx::mbarrier_init(full, 1);
+    ptx::mbarrier_init(common::empty_behind<C.stages>(full), blocks_of_tile(C));
+  }
+  if constexpr (parts(C) > 1) {
+    if (lane < kDirectWarps) ptx::mbarrier_init(common::barrier_at<kOffsets.ready>(smem, lane), direct_senders(C));
+    if (lane < blocks_of_tile(C))
+      ptx::mbarrier_init(common::barrier_at<kOffsets.fetched>(smem, lane), direct_owners(C));
+  }
+  ptx::fence_mbarrier_init();
+  __syncwarp();
+}
+
+template <Config C>
+__device__ __forceinline__ void direct_kernel(const Params& params) {
+  common::require_legal<why_invalid(C)>();
+
+  ptx::griddepcontrol_launch_dependents();
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  if (threadIdx.x < 32) {
+    const bool is_producer = ptx::elect_sync();
+    if (is_producer) ptx::prefetch_tensormap(params.a);
+    init_direct_barriers<C>(smem);
+    Producer<C> producer{params, smem};
+    if (is_producer) {
+      ptx::griddepcontrol_wait();
+      producer.begin_item();
+#pragma unroll 1
+      for (int i = 0; i < C.stages; ++i)
+        if (!producer.load_slot()) break;
+    }
+    __syncwarp();
+    meet<C>();
+    if (is_producer) {
+      while (producer.load_slot()) {
+      }
+    }
+  } else {
+    DirectConsumer<C> consumer{params, smem};
+    consumer.start();
+    meet<C>();
+    ptx::griddepcontrol_wait();
+    consumer.run();
   }
 }
 

@@ -36,7 +36,7 @@ struct Producer {
   common::RingPosition<C.stages> ring{0, 0};
   int item = schedule.first();
   int step = schedule.k_begin;
-  unsigned written = 0;  // slots, a bit each
+  unsigned long long written = 0;  // slots, a bit each
   // Of the item: worked out once, since a division takes as long as a few loads.
   Tile tile{};
   int boxes = 0;
@@ -65,16 +65,13 @@ struct Producer {
     }
     ring.advance();
     if (++step == last) {
-      item += schedule.stride();
+      item = schedule.is_resident() ? schedule.items : item + schedule.stride();
       begin_item();
     }
     return true;
   }
 
-  __device__ __forceinline__ void load(unsigned full) {
-    const int count = (written >> ring.slot & 1) != 0 ? boxes : C.tile_m / kBoxRows;
-    written |= 1u << ring.slot;
-    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + count * kPanels * kBoxBytes);
+  __device__ __forceinline__ void load_weights(unsigned full) {
     const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
     const int blocks_left = blocks_n - 1 - tile.column / kWeightRows;
 #pragma unroll
@@ -82,6 +79,12 @@ struct Producer {
       const long long at = static_cast<long long>(min(i, blocks_left)) * steps + step;
       ptx::bulk_load_with_policy(b + i * kBlockBytes, blocks + at * kBlockBytes, kBlockBytes, full, policy);
     }
+  }
+  __device__ __forceinline__ void load(unsigned full) {
+    const int count = (written >> ring.slot & 1) != 0 ? boxes : C.tile_m / kBoxRows;
+    written |= 1ull << ring.slot;
+    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + count * kPanels * kBoxBytes);
+    if constexpr (!is_direct(C)) load_weights(full);
     const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
 #pragma unroll
     for (int i = 0; i < C.tile_m / kBoxRows; ++i) {

@@ -40,6 +40,10 @@ struct Schedule {
     constexpr int kGroups = k_groups(C);
     return (k_end - k_begin + kGroups - 1) / kGroups * kGroups;
   }
+  // Whether the ring holds all activations that the CTA multiplies, for all its tiles: they are loaded once.
+  __device__ __forceinline__ bool is_resident() const {
+    return is_direct(C) && tiles_m == 1 && p.l == 1 && k_end - k_begin <= C.stages;
+  }
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / C.split_k; }
   __device__ __forceinline__ int stride() const { return static_cast<int>(gridDim.x) / C.split_k; }
 

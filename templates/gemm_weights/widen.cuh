@@ -63,12 +63,13 @@ struct BlockScales {
   static constexpr PackedWeights kWeights = weights(C);
   static constexpr DType kDType = a_dtype(C);
 
-  ptx::Words4 scales;
+  ptx::Words4 scales{};
   ptx::Words4 zeros{};
 
-  __device__ __forceinline__ explicit BlockScales(unsigned block) {
-    const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
-    const unsigned from = block + kWeightCodeBytes + thread / 4 * pair_bytes(kWeights);
+  BlockScales() = default;
+  // Scales of pairs lie side by side from `from_pairs` on, in shared memory.
+  __device__ __forceinline__ BlockScales(unsigned from_pairs, int pair) {
+    const unsigned from = from_pairs + pair * pair_bytes(kWeights);
     scales = load_pair<pair_scale_bytes(kWeights)>(from);
     if constexpr (kWeights.has_zeros) zeros = load_pair<pair_scale_bytes(kWeights)>(from + pair_scale_bytes(kWeights));
   }
@@ -122,7 +123,8 @@ struct PackedBlock {
   BlockScales<C> scales;
   ptx::Words4 codes[2];  // of 64 of k each
 
-  __device__ __forceinline__ explicit PackedBlock(unsigned block) : scales(block) {
+  __device__ __forceinline__ explicit PackedBlock(unsigned block)
+      : scales(block + kWeightCodeBytes, static_cast<int>(threadIdx.x) % kWarpgroupThreads / 4) {
     const unsigned from = block + static_cast<int>(threadIdx.x) % kWarpgroupThreads * 16;
 #pragma unroll
     for (int half = 0; half < 2; ++half) codes[half] = ptx::ld_shared_v4(from + half * kWarpgroupThreads * 16);

@@ -17,6 +17,11 @@
 // shared memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the
 // CTA of rank i % split_k.
 //
+// That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight warps has a block of 64
+// columns and a ring of its own for that block's weights, and multiplies by mma.sync, which takes the weights as wgmma
+// does. Warps beyond the tile's blocks share k. Where all activations of a part of k fit into the ring they are loaded
+// once, for all tiles. The warps that have parts of a block's sums share adding them up.
+//
 // Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims {n, m, l}, as
 // spec/gemm.h has it with swap_ab.
 //
@@ -46,7 +51,8 @@ struct Config {
   ProductFacts facts{.b_type = OperandType::mxfp4};
   int b_group = 128;  // int4: k that share a scale
   ZeroPoints zero_points = ZeroPoints::none;
-  int tile_m = 16;   // rows of d: columns of wgmma
+  MmaKind mma_kind = MmaKind::wgmma_f16;
+  int tile_m = 16;   // rows of d: columns of the instruction
   int tile_n = 128;  // columns of d
   int stages = 8;    // slots of the ring
   int split_k = 1;   // CTAs that share the k of a tile
@@ -56,6 +62,11 @@ struct Config {
 };
 
 inline constexpr int kMaxStages = 16;
+inline constexpr int kMaxDirectStages = 64;  // of activations alone
+inline constexpr int kMaxDirectSplit = 8;
+inline constexpr int kDirectWarps = kDirectWarpsOfTile;
+inline constexpr int kDirectRows = 16;                          // of weights: M of mma.sync
+inline constexpr int kDirectParts = kWeightRows / kDirectRows;  // of a block
 inline constexpr int kMaxSplit = 4;
 inline constexpr int kMaxParts = 8;                             // of a sum, which a thread adds up at a time
 inline constexpr int kPanelBytes = 128;                         // of a row of activations: a swizzle span
@@ -66,12 +77,14 @@ enum class Rule {
   ok,
   facts_of_others,                // 1; 0
   activation_type,                // bits of A's type; 16
+  instruction,                    // 1; 0
   exponents_of_f16,               // 16; 16
   output_type,                    // bytes of D's type; 4
   group_of_int4,                  // k that share a scale; 128
   int4_alone,                     // 1; 0
   tile_m_not_supported,           // tile_m; 256
   tile_n_not_supported,           // tile_n; 256
+  rows_not_supported,             // mma.f16: tile_m; 32
   stages_out_of_range,            // stages; 16
   stages_of_groups,               // stages; the multiple that they must be, twice it at least
   split_k_out_of_range,           // split_k; 4
@@ -87,18 +100,43 @@ TESSERA_HD constexpr PackedWeights weights(const Config& c) {
 }
 TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
+// Weights from memory to registers, and mma.sync.
+TESSERA_HD constexpr bool is_direct(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
 // Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
 TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
+  if (is_direct(c)) return kDirectWarps / 4;
   if (has_few_rows(c)) return 4;
   return blocks_of_tile(c) == 4 && c.tile_m > 64 ? 2 : blocks_of_tile(c);
 }
 // Warpgroups that share the k of a block within the CTA: slot s is of group s % k_groups(c).
-TESSERA_HD constexpr int k_groups(const Config& c) { return weight_k_groups(c.tile_m, c.tile_n); }
+TESSERA_HD constexpr int k_groups(const Config& c) {
+  return is_direct(c) ? direct_k_groups(c.tile_n) : weight_k_groups(c.tile_m, c.tile_n);
+}
 // Blocks of a warpgroup, and parts of a sum.
 TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
 TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }
-TESSERA_HD constexpr int num_threads(const Config& c) { return (consumer_warpgroups(c) + 1) * kWarpgroupThreads; }
+TESSERA_HD constexpr int num_threads(const Config& c) {
+  return consumer_warpgroups(c) * kWarpgroupThreads + (is_direct(c) ? 32 : kWarpgroupThreads);
+}
+// mma.f16: blocks of a warp's ring of weights.
+TESSERA_HD constexpr int direct_depth(const Config& c) { return c.tile_m > 8 ? 3 : 4; }
+// The part of K whose warp adds up the 16 columns i of a block; how many of a block's a CTA has at most; and where
+// those of i stand among them.
+TESSERA_HD constexpr int direct_owner(const Config& c, int i) { return i * parts(c) / kDirectParts; }
+TESSERA_HD constexpr int direct_owned(const Config& c) { return (kDirectParts + c.split_k - 1) / c.split_k; }
+TESSERA_HD constexpr int direct_place(const Config& c, int i) {
+  int before = 0;
+  for (int j = 0; j < i; ++j) before += direct_owner(c, j) / k_groups(c) == direct_owner(c, i) / k_groups(c) ? 1 : 0;
+  return before;
+}
+// Arrivals of the others at an owner's barrier; in a cluster the bytes count, and the owner arrives itself.
+TESSERA_HD constexpr int direct_senders(const Config& c) {
+  const int owned = parts(c) < kDirectParts ? kDirectParts / parts(c) : 1;
+  return c.split_k > 1 ? 1 : (parts(c) - 1) * owned;
+}
+// Warps that own some of a block's columns.
+TESSERA_HD constexpr int direct_owners(const Config& c) { return parts(c) < kDirectParts ? parts(c) : kDirectParts; }
 
 // Rows of A that one copy loads; copies of rows behind the last are left out.
 TESSERA_HD constexpr int a_box_rows(const Config& c) { return c.tile_m <= 32 ? 8 : c.tile_m <= 128 ? 32 : 64; }
@@ -106,7 +144,9 @@ TESSERA_HD constexpr TmaBox a_box(const Config& c) { return {{kPanelBytes / 2, a
 
 TESSERA_HD constexpr int panel_bytes(const Config& c) { return c.tile_m * kPanelBytes; }
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return kPanels * panel_bytes(c); }
-TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return blocks_of_tile(c) * weight_block_bytes(weights(c)); }
+TESSERA_HD constexpr int b_slot_bytes(const Config& c) {
+  return is_direct(c) ? 0 : blocks_of_tile(c) * weight_block_bytes(weights(c));
+}
 
 // The Config of a product whose epilogue stores D: transposed, with so many blocks a warpgroup.
 TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
@@ -122,13 +162,14 @@ TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
 }
 
 // fp32 sums leave from registers: eight columns of a row are 32 bytes, a sector.
-TESSERA_HD constexpr bool has_d_map(const Config& c) { return c.facts.d_dtype != DType::f32; }
+TESSERA_HD constexpr bool has_d_map(const Config& c) { return c.facts.d_dtype != DType::f32 && !is_direct(c); }
 
 struct SmemLayout {
   SmemRegion a;         // [stages][2][tile_m][128 B]
-  SmemRegion b;         // [stages][tile_n / 64][block of packed weights]
+  SmemRegion b;         // [stages][tile_n / 64][block of packed weights]; mma.f16: [warps][direct_depth()][block]
   SmemRegion d;         // [consumer warpgroup][2][panel of D, transposed]
-  SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts
+  SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts; mma.f16:
+                        // [tile_n / 64][direct_owned()][part but one][tile_m / 8][32 lanes][16 B]
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -137,8 +178,9 @@ struct SmemLayout {
 struct Barriers {
   BarrierRow full;     // [stages]
   BarrierRow empty;    // [stages]
-  BarrierRow ready;    // [tile_n / 64], where sums have parts: all of a block's lie in shared memory
+  BarrierRow ready;    // [tile_n / 64], where sums have parts: all of a block's lie in shared memory; mma.f16: [warps]
   BarrierRow fetched;  // [tile_n / 64], likewise: this CTA's parts of it were read
+  BarrierRow loaded;   // [warps][direct_depth()], mma.f16
   int count = 0;       // of all
 };
 TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
@@ -146,8 +188,9 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   Barriers b;
   b.full = cursor.take(c.stages);
   b.empty = cursor.take(c.stages);
-  b.ready = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
+  b.ready = cursor.take(parts(c) == 1 ? 0 : is_direct(c) ? kDirectWarps : blocks_of_tile(c));
   b.fetched = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
+  b.loaded = cursor.take(is_direct(c) ? kDirectWarps * direct_depth(c) : 0);
   b.count = cursor.next.index;
   return b;
 }
@@ -155,11 +198,15 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
-  layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
+  layout.b = {
+      "b", end_of(layout.a),
+      is_direct(c) ? kDirectWarps * direct_depth(c) * weight_block_bytes(weights(c)) : c.stages * b_slot_bytes(c)};
   const int staging =
       has_d_map(c) ? consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c)) : 0;
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
-  layout.parts = {"parts", end_of(layout.d), parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0};
+  const int sums = is_direct(c) ? direct_owned(c) * (parts(c) - 1) * c.tile_m * c.tile_n * 4 / kDirectParts
+                                : k_groups(c) * c.tile_m * c.tile_n * 4;
+  layout.parts = {"parts", end_of(layout.d), parts(c) > 1 ? sums : 0};
   layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -174,6 +221,7 @@ struct RegisterBudget {
   int consumer = 0;
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  if (is_direct(c)) return {168, 168, 168};
   switch (consumer_warpgroups(c)) {
     case 1:
       return {240, 240, 240};
@@ -205,8 +253,23 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
+  if (c.tile_m != 8 && c.tile_m != 16 && c.tile_m != kMostFewRows)
+    return {Rule::rows_not_supported, c.tile_m, kMostFewRows};
+  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
+  if (c.stages < 2 || c.stages > kMaxDirectStages) return {Rule::stages_out_of_range, c.stages, kMaxDirectStages};
+  if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
+  if (c.split_k < 1 || c.split_k > kMaxDirectSplit) return {Rule::split_k_out_of_range, c.split_k, kMaxDirectSplit};
+  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
+  const int bytes = smem_layout(c).total_bytes;
+  if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
+  if (c.mma_kind != MmaKind::wgmma_f16 && c.mma_kind != MmaKind::mma_f16) return {Rule::instruction, 1, 0};
+  if (is_direct(c)) return why_invalid_direct(c);
   if (c.tile_m < 16 || c.tile_m > 256 || c.tile_m % 16 != 0 || (c.tile_m > 32 && c.tile_m % a_box_rows(c) != 0))
     return {Rule::tile_m_not_supported, c.tile_m, 256};
   if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
@@ -228,15 +291,16 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
 // The most stages that fit, as many as a ring may have.
 TESSERA_HD constexpr int most_stages(Config c) {
   const int unit = k_groups(c);
-  c.stages = kMaxStages;
+  c.stages = is_direct(c) ? kMaxDirectStages : kMaxStages;
   while (c.stages > 2 * unit && smem_layout(c).total_bytes > kMaxSmemBytes) c.stages -= unit;
   return c.stages;
 }
 
-inline constexpr int kRoles = 3;
+TESSERA_HD constexpr int roles(const Config& c) { return is_direct(c) ? 2 : 3; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   if (index == 0) return {"load", 0, 1, budget.producer};
+  if (is_direct(c)) return {"consumer", 1, 4 * consumer_warpgroups(c), budget.consumer};
   if (index == 1) return {"idle", 1, 3, budget.producer};
   return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
 }

@@ -15,8 +15,12 @@ using namespace gemm_run;
 Case weights(const char* name, std::vector<std::pair<std::string, std::string>> fields,
              std::map<std::string, std::int64_t> sizes, Fill fill = Fill::integer) {
   Case test{name, std::move(fields), std::move(sizes), fill};
-  if (std::none_of(test.fields.begin(), test.fields.end(), [](const auto& f) { return f.first == "b_dtype"; }))
-    test.fields.emplace_back("b_dtype", "mxfp4");
+  const auto add = [&](const char* field, const char* otherwise) {
+    if (std::none_of(test.fields.begin(), test.fields.end(), [&](const auto& f) { return f.first == field; }))
+      test.fields.emplace_back(field, otherwise);
+  };
+  add("b_dtype", "mxfp4");
+  add("mma_kind", "wgmma.f16");
   return test;
 }
 
@@ -37,7 +41,7 @@ const std::vector<Case>& cases() {
                {"activation", "relu"}},
               {{"m", 20}, {"n", 264}, {"k", 640}, {"num_sms", 4}}),
       weights("k in four parts, more parts than steps, two matrices",
-              {{"tile_m", "16"}, {"tile_n", "64"}, {"stages", "8"}, {"split_k", "4"}},
+              {{"tile_m", "16"}, {"tile_n", "128"}, {"stages", "4"}, {"split_k", "4"}},
               {{"m", 16}, {"n", 96}, {"k", 256}, {"l", 2}}, Fill::standard),
       weights("four warpgroups, nvfp4 with its factor, k in two parts",
               {{"b_dtype", "nvfp4"}, {"tile_m", "16"}, {"tile_n", "256"}, {"stages", "2"}, {"split_k", "2"}},
@@ -69,6 +73,49 @@ const std::vector<Case>& cases() {
                {"tile_n", "128"},
                {"split_k", "1"}},
               {{"m", 70}, {"n", 140}, {"k", 192}, {"l", 2}}),
+      weights("mma.f16: eight warps share k, activations loaded once",
+              {{"mma_kind", "mma.f16"}, {"tile_m", "8"}, {"tile_n", "64"}, {"stages", "16"}, {"split_k", "1"}},
+              {{"m", 3}, {"n", 200}, {"k", 1312}, {"num_sms", 2}}, Fill::standard),
+      weights("mma.f16: a ring of activations, laps with steps that a group does not have",
+              {{"mma_kind", "mma.f16"}, {"tile_m", "16"}, {"tile_n", "128"}, {"stages", "8"}, {"split_k", "1"}},
+              {{"m", 27}, {"n", 300}, {"k", 1440}, {"num_sms", 2}}, Fill::standard),
+      weights("mma.f16: k in two parts, tiles in turn, c, bias, relu, f32",
+              {{"mma_kind", "mma.f16"},
+               {"d_dtype", "f32"},
+               {"tile_m", "8"},
+               {"tile_n", "256"},
+               {"stages", "4"},
+               {"split_k", "2"},
+               {"c", "matrix"},
+               {"bias", "column"},
+               {"activation", "relu"}},
+              {{"m", 8}, {"n", 900}, {"k", 960}, {"num_sms", 4}}),
+      weights("mma.f16: k in three parts, two matrices, nvfp4 with its factor",
+              {{"mma_kind", "mma.f16"},
+               {"b_dtype", "nvfp4"},
+               {"tile_m", "8"},
+               {"tile_n", "128"},
+               {"stages", "8"},
+               {"split_k", "3"}},
+              {{"m", 13}, {"n", 140}, {"k", 720}, {"l", 2}, {"num_sms", 6}}, Fill::standard),
+      weights("mma.f16: more parts of k than steps",
+              {{"mma_kind", "mma.f16"}, {"tile_m", "16"}, {"tile_n", "128"}, {"stages", "8"}, {"split_k", "4"}},
+              {{"m", 16}, {"n", 128}, {"k", 256}}, Fill::standard),
+      weights("mma.f16: 32 rows, int4 with zero points, a scale for 32, f16",
+              {{"mma_kind", "mma.f16"},
+               {"dtype", "f16"},
+               {"d_dtype", "f16"},
+               {"b_dtype", "int4"},
+               {"b_group", "32"},
+               {"zero_points", "given"},
+               {"tile_m", "32"},
+               {"tile_n", "256"},
+               {"stages", "4"},
+               {"split_k", "1"}},
+              {{"m", 30}, {"n", 290}, {"k", 416}}, Fill::standard),
+      weights("mma.f16: nothing to add up",
+              {{"mma_kind", "mma.f16"}, {"tile_m", "8"}, {"tile_n", "128"}, {"stages", "8"}, {"split_k", "2"}},
+              {{"m", 5}, {"n", 64}, {"k", 0}}),
       weights("nothing to add up",
               {{"tile_m", "16"}, {"tile_n", "64"}, {"stages", "8"}, {"split_k", "2"}, {"bias", "column"}},
               {{"m", 5}, {"n", 64}, {"k", 0}}),

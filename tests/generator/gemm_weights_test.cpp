@@ -2,6 +2,7 @@
 // where codes lie, and every refusal in words.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -16,8 +17,11 @@ namespace gemm_weights_test {
 
 namespace {
 
+// Of wgmma.f16, unless the instruction is given.
 Fields with_weights(Fields fields) {
   fields.emplace_back("b_dtype", "mxfp4");
+  if (std::none_of(fields.begin(), fields.end(), [](const auto& f) { return f.first == "mma_kind"; }))
+    fields.emplace_back("mma_kind", "wgmma.f16");
   return fields;
 }
 
@@ -68,6 +72,22 @@ TEST_CASE("weights: few rows get narrow tiles, and parts of k where there are fe
   CHECK(of("4096").split_k == 1);
 }
 
+TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
+  const auto of = [](Fields fields) {
+    fields.emplace_back("b_dtype", "mxfp4");
+    return chosen_config<GemmWeightsOperator>(problem_of("gemm", fields));
+  };
+  const gemm_weights::Config one = of({{"m", "1"}, {"n", "8192"}, {"k", "8192"}});
+  CHECK(one.mma_kind == MmaKind::mma_f16);
+  CHECK(one.tile_m == 8);
+  CHECK(of({{"m", "4096"}, {"n", "8192"}, {"k", "8192"}}).mma_kind == MmaKind::wgmma_f16);
+  // All activations of a part of k in the ring, which has whole rounds of the groups that share it.
+  const gemm_weights::Config pinned =
+      of({{"m", "8"}, {"n", "8192"}, {"k", "4480"}, {"mma_kind", "mma.f16"}, {"tile_n", "128"}, {"split_k", "2"}});
+  CHECK(gemm_weights::k_groups(pinned) == 4);
+  CHECK(pinned.stages == 20);
+}
+
 TEST_CASE("weights: an illegal pin or fact is refused with the rule that it breaks") {
   const auto ends = [](const Fields& fields, const std::string& text) {
     const std::string found = refusal("gemm", with_weights(fields));
@@ -84,9 +104,9 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"b_group", "64"}}, "b_group and zero_points are for int4: mxfp4 has a scale for 32");
   ends({{"tile_m", "24"}}, "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
   ends({{"tile_m", "80"}}, "tile_m 80: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 32)");
-  ends({{"tile_n", "192"}}, "tile_n 192: 64, 128 or 256 allowed (64 rows of wgmma for each block of weights)");
+  ends({{"tile_n", "192"}}, "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
   ends({{"tile_m", "16"}, {"tile_n", "128"}, {"stages", "5"}},
-       "5 stages, a multiple of 2 needed, from 4 on: that many warpgroups take turns, each with two at least");
+       "5 stages, a multiple of 2 needed, from 4 on: that many groups take turns, each with two at least");
   ends({{"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "3"}}, "split_k 3, 1 to 2 allowed (CTAs of a cluster)");
   ends({{"tile_m", "128"}, {"tile_n", "256"}, {"split_k", "2"}},
        "split_k with 2 blocks of weights for each warpgroup, 1 allowed: take a smaller tile");
@@ -99,7 +119,14 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"cluster_m", "2"}}, "gemm: cluster_m = 2: 1 allowed with 4-bit weights");
   ends({{"cluster_n", "2"}}, "gemm: cluster_n = 2: 1 allowed with 4-bit weights");
   ends({{"accumulators", "2"}}, "gemm: accumulators = 2: is for Tensor Memory, which sm_90a does not have");
-  ends({{"mma_kind", "mma.f16"}}, "gemm: mma_kind = mma.f16: 4-bit weights are multiplied by wgmma.f16");
+  ends({{"mma_kind", "tcgen05.f16"}},
+       "gemm: mma_kind = tcgen05.f16: 4-bit weights are multiplied by wgmma.f16 or mma.f16");
+  ends({{"mma_kind", "mma.f16"}, {"tile_m", "64"}},
+       "tile_m 64: 8, 16 or 32 allowed with mma.f16 (eight rows an instruction)");
+  ends({{"mma_kind", "mma.f16"}, {"tile_n", "192"}},
+       "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
+  ends({{"mma_kind", "mma.f16"}, {"tile_m", "8"}, {"tile_n", "128"}, {"stages", "6"}},
+       "6 stages, a multiple of 4 needed, from 8 on: that many groups take turns, each with two at least");
   CHECK(refusal("gemm", {{"b_dtype", "int4"}, {"b_group", "48"}}).ends_with("b_group 48: 32, 64 or 128 allowed"));
 }
 

@@ -210,6 +210,7 @@ TEST_CASE("every legal candidate fits, has a name of its own, and wins when it i
     const std::string name = GemmWeightsOperator::kernel_name(facts.arch, config);
     CHECK(weights.try_emplace(name, config).first->second == config);
     Gemm pinned = facts;
+    pinned.mma_kind = config.mma_kind;
     pinned.tile_m = config.tile_m;
     pinned.tile_n = config.tile_n;
     pinned.stages = config.stages;

@@ -111,9 +111,19 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
          {std::pair("16", "64"), std::pair("16", "128"), std::pair("32", "256"), std::pair("64", "128"),
           std::pair("64", "256"), std::pair("128", "256"), std::pair("192", "128"), std::pair("256", "128")})
       for (const char* const d_dtype : {"bf16", "f32"})
-        kernels.add("gemm", {{"b_dtype", b}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"d_dtype", d_dtype}});
+        kernels.add(
+            "gemm",
+            {{"b_dtype", b}, {"mma_kind", "wgmma.f16"}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"d_dtype", d_dtype}});
     for (const char* const split_k : {"2", "4"})
-      kernels.add("gemm", {{"b_dtype", b}, {"tile_m", "32"}, {"tile_n", "128"}, {"split_k", split_k}});
+      kernels.add(
+          "gemm",
+          {{"b_dtype", b}, {"mma_kind", "wgmma.f16"}, {"tile_m", "32"}, {"tile_n", "128"}, {"split_k", split_k}});
+    for (const auto& [tile_m, tile_n, split_k] :
+         {std::tuple("8", "64", "1"), std::tuple("8", "128", "2"), std::tuple("16", "128", "4"),
+          std::tuple("16", "256", "3"), std::tuple("32", "256", "1")})
+      kernels.add(
+          "gemm",
+          {{"b_dtype", b}, {"mma_kind", "mma.f16"}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"split_k", split_k}});
   }
   for (const char* const group : {"32", "64"})
     for (const char* const tile_m : {"16", "128"})
@@ -122,11 +132,12 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
                            {"b_dtype", "int4"},
                            {"b_group", group},
                            {"zero_points", "given"},
+                           {"mma_kind", "wgmma.f16"},
                            {"tile_m", tile_m},
                            {"bias", "column"},
                            {"activation", "silu"}});
   check_all(*compiler, kernels.all());
-  CHECK(kernels.all().size() == 61);
+  CHECK(kernels.all().size() == 76);
 }
 
 TEST_CASE("nvrtc: merges of every number of parts at once, for every target of Blackwell and Hopper") {

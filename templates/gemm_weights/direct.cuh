@@ -1,0 +1,290 @@
+// A consumer warp with mma.f16: blocks of 64 columns of D, each for one warp of every group, whose steps of 128 along K
+// the groups take in turn. Weights reach it through a ring of its own, a block at a time: nothing but the warp's lanes
+// has to meet for them. Activations come from the CTA's ring.
+//
+// mma.sync m16n8k16 takes its A as wgmma does, so the packed layout serves both; B are eight rows of activations, by
+// ldmatrix, K-major with a swizzle of 128 bytes: the rows of a matrix lie in different banks. A fragment of B serves
+// four of A. Codes of 64 of k are read while those before are multiplied.
+#pragma once
+
+#include "common/ring.cuh"
+#include "gemm/finish.cuh"
+#include "gemm_weights/direct_split.cuh"
+#include "gemm_weights/params.cuh"
+#include "gemm_weights/schedule.cuh"
+#include "gemm_weights/widen.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
+#include "ptx/matrix.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/narrow.cuh"
+#include "ptx/shared_words.cuh"
+#include "ptx/tma.cuh"
+#include "spec/gemm_weights.h"
+
+namespace tessera::gemm_weights {
+
+template <Config C>
+struct DirectConsumer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kDepth = direct_depth(C);
+  static constexpr int kGroups = k_groups(C);
+  static constexpr int kOctets = C.tile_m / 8;  // rows of D that an instruction takes
+  static constexpr int kBlockBytes = weight_block_bytes(weights(C));
+  using Sums = DirectSums<C>;
+  using Scales = BlockScales<C>[kDirectParts];
+
+  // Codes of 64 of k.
+  struct Half {
+    ptx::Words4 codes[kDirectParts];
+  };
+  // Activations of two instructions along k.
+  struct Fragments {
+    unsigned b[2][kOctets][2];
+  };
+
+  const Params& p;
+  const unsigned smem;
+  const Schedule<C> schedule{p};
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) - 1;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int block = warp % blocks_of_tile(C);
+  const int group = warp / blocks_of_tile(C);
+  const int blocks_n = (p.n - 1) / kWeightRows + 1;
+  const int steps = Schedule<C>::steps_of(p.k);
+  const int count = schedule.k_end - schedule.k_begin;  // of a tile, all groups
+  const unsigned long long policy = schedule.tiles_m == 1 ? ptx::kEvictFirst : ptx::kEvictNormal;
+  const unsigned fragment = smem + kLayout.a.offset + fragment_offset();
+  const unsigned own = smem + kLayout.b.offset + warp * kDepth * kBlockBytes;
+  common::RingPosition<C.stages> ring{0, 0};  // of activations: where the tile's slots begin
+  common::RingPosition<kDepth> blocks{0, 0};  // of weights: the block that is read next
+  // Lane 0: the block that is loaded next.
+  common::RingPosition<kDepth> next{0, 0};
+  int next_item = count > group ? schedule.first() : schedule.items;
+  int next_step = group;
+  const char* next_block = nullptr;
+
+  // Of this lane: its row of the matrix that it names. One octet: matrices lie along k, two instructions' worth; more:
+  // two of an instruction, for each of two octets.
+  __device__ __forceinline__ unsigned fragment_offset() const {
+    const unsigned row = lane % 8, matrix = lane / 8;
+    if constexpr (kOctets == 1) return row * kPanelBytes + (matrix ^ row) * 16;
+    return (matrix / 2 * 8 + row) * kPanelBytes + (matrix % 2 ^ row) * 16;
+  }
+  __device__ __forceinline__ unsigned loaded(int slot) const {
+    return common::barrier_at<kBarriers.loaded>(smem, warp * kDepth + slot);
+  }
+
+  // Lane 0. Blocks behind the last are that one again.
+  __device__ __forceinline__ void begin_next_item() {
+    if (next_item >= schedule.items) return;
+    const Tile tile = schedule.at(next_item);
+    const int of_n = min(tile.column / kWeightRows + block, blocks_n - 1);
+    const long long at = (static_cast<long long>(tile.batch) * blocks_n + of_n) * steps + schedule.k_begin + group;
+    next_block = static_cast<const char*>(p.b) + at * kBlockBytes;
+    next_step = group;
+  }
+  __device__ __forceinline__ void load_block() {
+    if (next_item >= schedule.items) return;
+    const unsigned full = loaded(next.slot);
+    ptx::mbarrier_arrive_expect_tx(full, kBlockBytes);
+    ptx::bulk_load_with_policy(own + next.slot * kBlockBytes, next_block, kBlockBytes, full, policy);
+    next.advance();
+    next_block += kGroups * kBlockBytes;
+    next_step += kGroups;
+    if (next_step >= count) {
+      next_item += schedule.stride();
+      begin_next_item();
+    }
+  }
+  // The first blocks, before the CTA has met: the warp's own barriers.
+  __device__ __forceinline__ void start() {
+    if (lane == 0) {
+#pragma unroll 1
+      for (int i = 0; i < kDepth; ++i) ptx::mbarrier_init(loaded(i), 1);
+      ptx::fence_mbarrier_init();
+      ptx::griddepcontrol_wait();
+      begin_next_item();
+#pragma unroll 1
+      for (int i = 0; i < kDepth; ++i) load_block();
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ Half load_half(unsigned of_block, int half) const {
+    Half codes;
+#pragma unroll
+    for (int i = 0; i < kDirectParts; ++i)
+      codes.codes[i] = ptx::ld_shared_v4(of_block + ((half * kDirectParts + i) * 32 + lane) * 16);
+    return codes;
+  }
+  __device__ __forceinline__ void load_scales(unsigned of_block, Scales& scales) const {
+#pragma unroll
+    for (int i = 0; i < kDirectParts; ++i) scales[i] = BlockScales<C>(of_block + kWeightCodeBytes, i * 8 + lane / 4);
+  }
+  // From byte 64 * pair of a panel on.
+  __device__ __forceinline__ Fragments load_fragments(unsigned panel, int pair) const {
+    Fragments f;
+    if constexpr (kOctets == 1) {
+      unsigned r[4];
+      ptx::ldmatrix_x4(panel ^ (64 * pair), r);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) f.b[i / 2][0][i % 2] = r[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int j = 0; j < kOctets; j += 2) {
+          unsigned r[4];
+          ptx::ldmatrix_x4((panel ^ (64 * pair + 32 * i)) + j * 8 * kPanelBytes, r);
+          f.b[i][j][0] = r[0];
+          f.b[i][j][1] = r[1];
+          f.b[i][j + 1][0] = r[2];
+          f.b[i][j + 1][1] = r[3];
+        }
+      }
+    }
+    return f;
+  }
+
+  template <int kStep>
+  __device__ __forceinline__ void multiply_step(Sums& sums, const Half& codes, const Scales& scales,
+                                                const unsigned (&b)[kOctets][2]) const {
+#pragma unroll
+    for (int i = 0; i < kDirectParts; ++i) {
+      unsigned a[4];
+      widen_step<C, kStep>(word_of<kStep % kStepsOfHalf>(codes.codes[i]), scales[i], a);
+#pragma unroll
+      for (int j = 0; j < kOctets; ++j) ptx::mma_m16n8k16<a_dtype(C)>(sums.of[i][j], a, b[j][0], b[j][1]);
+    }
+  }
+  template <int kHalf>
+  __device__ __forceinline__ void multiply_half(Sums& sums, const Half& codes, const Scales& scales,
+                                                unsigned panel) const {
+    constexpr int kStep = kHalf * kStepsOfHalf;
+    const Fragments first = load_fragments(panel, 0);
+    multiply_step<kStep>(sums, codes, scales, first.b[0]);
+    const Fragments second = load_fragments(panel, 1);
+    multiply_step<kStep + 1>(sums, codes, scales, first.b[1]);
+    multiply_step<kStep + 2>(sums, codes, scales, second.b[0]);
+    multiply_step<kStep + 3>(sums, codes, scales, second.b[1]);
+  }
+
+  __device__ __forceinline__ void wait_for_block() const {
+    ptx::mbarrier_wait_parity(loaded(blocks.slot), blocks.parity);
+  }
+  __device__ __forceinline__ unsigned block_address() const { return own + blocks.slot * kBlockBytes; }
+  __device__ __forceinline__ void arrive(int slot) const {
+    ptx::mbarrier_arrive(common::empty_behind<C.stages>(common::barrier_at<kBarriers.full>(smem, slot)));
+  }
+  static __device__ __forceinline__ void advance(common::RingPosition<C.stages>& at) {
+    at.slot += kGroups;
+    if (at.slot >= C.stages) {
+      at.slot -= C.stages;
+      at.parity ^= 1;
+    }
+  }
+  __device__ __forceinline__ void wait_for_slot(const common::RingPosition<C.stages>& at, bool has_loaded) const {
+    if (!has_loaded) ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, at.slot), at.parity);
+  }
+
+  // A warp that has a step finds the first half of its codes read already, by the step before.
+  __device__ __forceinline__ void multiply(Sums& sums, bool has_loaded) {
+    const bool is_resident = schedule.is_resident();
+    if (is_resident) ring = {0, 0};
+    common::RingPosition<C.stages> at = ring;
+    at.slot += group;  // a tile's slots begin with a whole round
+    int step = group;
+    if (step < count) {
+      wait_for_block();
+      Half first = load_half(block_address(), 0);
+      Scales scales;
+      load_scales(block_address(), scales);
+#pragma unroll 1
+      for (; step < count; step += kGroups) {
+        const Half second = load_half(block_address(), 1);
+        wait_for_slot(at, has_loaded);
+        const unsigned panel = fragment + at.slot * a_slot_bytes(C);
+        multiply_half<0>(sums, first, scales, panel);
+        blocks.advance();
+        Scales before;
+#pragma unroll
+        for (int i = 0; i < kDirectParts; ++i) before[i] = scales[i];
+        if (step + kGroups < count) {
+          wait_for_block();
+          first = load_half(block_address(), 0);
+          load_scales(block_address(), scales);
+        }
+        multiply_half<1>(sums, second, before, panel + panel_bytes(C));
+        // Products, and with them the loads that only they need, may be moved behind an arrival, but not behind the
+        // fence.
+        ptx::fence_proxy_async_shared();
+        __syncwarp();
+        if (lane == 0) {
+          load_block();
+          if (!is_resident) arrive(at.slot);
+        }
+        advance(at);
+      }
+    }
+    // The last round may be without a step for this group.
+    if (!is_resident && step < schedule.slots()) {
+      wait_for_slot(at, false);
+      __syncwarp();
+      if (lane == 0) arrive(at.slot);
+    }
+    if (!is_resident) ring.advance(schedule.slots());
+  }
+
+  // For the epilogue N is M: D leaves transposed. Of the 16 columns that begin at `column`.
+  __device__ __forceinline__ void store(const float (&sums)[kOctets][4], int column, const Tile& tile) const {
+    float alpha = p.alpha * static_cast<float>(1ull << packed_exponent(C.facts.b_type));
+    if (C.facts.b_type == OperandType::nvfp4 && p.scale_b != nullptr) alpha *= *p.scale_b;
+    const gemm::Params params{p.d, p.d, p.d, p.d_pointer, p.c,   p.bias,       nullptr, nullptr,      {},    {},
+                              p.n, p.m, p.k, p.l,         p.ldd, p.d_stride_l, p.ldc,   p.c_stride_l, alpha, p.beta};
+#pragma unroll
+    for (int i = 0; i < kOctets; ++i) {
+#pragma unroll
+      for (int v = 0; v < 4; v += 2) {
+        const int of_n = column + lane / 4 + v * 4, of_m = tile.row + i * 8 + lane % 4 * 2;
+        float pair[2] = {sums[i][v], sums[i][v + 1]};
+        gemm::finish_pair<C.facts, gemm::c_dtype(epilogue_config(C)), true>(pair, params, alpha, of_n, p.n, of_m,
+                                                                            tile.batch);
+        const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
+        if (of_n < p.n && of_m < p.m) store_element(at, pair[0]);
+        if (of_n < p.n && of_m + 1 < p.m) store_element(at + p.ldd, pair[1]);
+      }
+    }
+  }
+  __device__ __forceinline__ void store_element(long long at, float value) const {
+    if constexpr (C.facts.d_dtype == DType::f32) {
+      static_cast<float*>(p.d_pointer)[at] = value;
+    } else {
+      static_cast<unsigned short*>(p.d_pointer)[at] =
+          static_cast<unsigned short>(ptx::cvt_pack<C.facts.d_dtype>(value, 0.0f));
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    DirectSplit<C> split{smem, block, group, lane, schedule.rank};
+    bool has_loaded = false;
+#pragma unroll 1
+    for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+      Sums sums{};
+      multiply(sums, has_loaded);
+      has_loaded = schedule.is_resident();
+      const Tile tile = schedule.at(item);
+      const int column = tile.column + block * kWeightRows;
+      if constexpr (parts(C) > 1) split.exchange(sums);
+#pragma unroll
+      for (int i = 0; i < kDirectParts; ++i)
+        if (split.is_owner(i)) store(sums.of[i], column + i * kDirectRows, tile);
+      if constexpr (parts(C) > 1) split.release(item + schedule.stride() < schedule.items);
+    }
+  }
+};
+
+}  // namespace tessera::gemm_weights
