@@ -6,8 +6,8 @@
 #include <cuda_fp16.h>
 
 #include <cmath>
-#include <cstring>
 #include <cstdio>
+#include <cstring>
 #include <random>
 #include <vector>
 

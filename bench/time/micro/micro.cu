@@ -705,10 +705,11 @@ int main() {
   TIME_OP(fma_f32)
   TIME_OP(add_f32)
   TIME_OP(mul_f32)
-  TIME_OP(max_f32) TIME_OP(fma_f16x2) TIME_OP(fma_bf16x2) TIME_OP(ex2) TIME_OP(rcp) TIME_OP(lg2) TIME_OP(tanh_f32)
-      TIME_OP(add_u32) TIME_OP(mad_u32) TIME_OP(xor_b32) TIME_OP(shf) TIME_OP(prmt) TIME_OP(min_s32) TIME_OP(popc)
-          TIME_OP(setp_selp) TIME_OP(cvt_bf16x2) TIME_OP(cvt_e4m3x2) TIME_OP(cvt_f32_s32) TIME_OP(shfl) TIME_OP(vote)
-              TIME_OP(redux) shared_and_sync();
+  TIME_OP(max_f32)
+  TIME_OP(fma_f16x2) TIME_OP(fma_bf16x2) TIME_OP(ex2) TIME_OP(rcp) TIME_OP(lg2) TIME_OP(tanh_f32) TIME_OP(add_u32)
+      TIME_OP(mad_u32) TIME_OP(xor_b32) TIME_OP(shf) TIME_OP(prmt) TIME_OP(min_s32) TIME_OP(popc) TIME_OP(setp_selp)
+          TIME_OP(cvt_bf16x2) TIME_OP(cvt_e4m3x2) TIME_OP(cvt_f32_s32) TIME_OP(shfl) TIME_OP(vote) TIME_OP(redux)
+              shared_and_sync();
   copies(device.multiProcessorCount);
   return 0;
 }
