@@ -9,10 +9,14 @@ import pytest
 FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
 
-@pytest.mark.parametrize("form", [[], ["--e4m3"]], ids=["bf16", "e4m3"])
-def test_a_layer_of_experts(monkeypatch, form):
-    program = FOLDER / "mixture_of_experts.py"
-    monkeypatch.setattr(sys, "argv", [str(program), *form])
+@pytest.mark.parametrize(
+    "words",
+    [["mixture_of_experts.py"], ["mixture_of_experts.py", "--e4m3"], ["sparse_attention.py"]],
+    ids=["experts", "experts in e4m3", "sparse attention"],
+)
+def test_an_example(monkeypatch, words):
+    program = FOLDER / words[0]
+    monkeypatch.setattr(sys, "argv", [str(program), *words[1:]])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(program), run_name="__main__")
     assert ended.value.code == 0
