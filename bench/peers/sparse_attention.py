@@ -2,8 +2,8 @@
 """Sparse attention of listed keys that are values too, from bf16 rows and from narrow caches, beside a plain read of what it gathers.
 
 Random normal rows; the chains of `rows` write the caches. Every query lists --topk rows at random. 256 MB are written before each launch to
-empty the L2; events; medians. One query's o is compared with float64 attention over the bf16 rows that were written: 5e-3 for rows, 4e-2 for caches,
-which have three or one bits of fraction. FLOPs are 2 heads queries topk (head_dim + 512). "of the read": the time in which as many bytes as are
+empty the L2; events; medians. Two queries' o are compared with float64 attention over the bf16 rows that were written: at most 5e-3 apart for rows, 4e-2
+for e4m3 with its three bits of fraction, 0.12 for e2m1 with one. FLOPs are 2 heads queries topk (head_dim + 512). "of the read": the time in which as many bytes as are
 gathered (once for each query) pass through plain_read.cu, over ours. FlashMLA is not called.
 
   python3 bench/peers/sparse_attention.py --library build/bench/peers/libtessera_peer_shim.so [--heads 128,64,16] [--cases 128x1,128x2,1x4096]
@@ -23,6 +23,7 @@ from named_launch import Kernel
 
 PAGE = 64
 HEAD_DIMS = {"rows": (576, 512), "mla_656": (576,), "mla_584": (512,), "mla_384": (512,)}
+MOST = {"rows": 5e-3, "mla_656": 4e-2, "mla_584": 4e-2, "mla_384": 0.12}
 BYTES = {"mla_656": 656, "mla_584": 584, "mla_384": 384}
 
 
@@ -61,7 +62,7 @@ def cell(library, reader, cache, head_dim, heads, batch, queries, topk, rows, ke
     launch()
     torch.cuda.synchronize()
     error = error_of(o, q, rows, indices)
-    if not error < (5e-3 if cache == "rows" else 4e-2):
+    if not error < MOST[cache]:
         sys.exit(f"wrong by {error:.1e}: {kernel.name}, {batch} x {queries}")
     gathered = min(batch * queries * topk * (BYTES[cache] if cache in BYTES else 2 * head_dim), 8 << 30)
     flat, out = torch.empty(gathered, device="cuda", dtype=torch.uint8), torch.empty(16, device="cuda", dtype=torch.uint8)
