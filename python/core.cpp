@@ -386,6 +386,12 @@ nb::tuple describe(const nb::ndarray<nb::ro>& array) {
                         array.device_id(), nb::cast(array));
 }
 
+/// Whether its library says that it must not be written to.
+bool is_read_only(const nb::object& tensor) {
+  nb::ndarray<> writable;
+  return !nb::try_cast(tensor, writable);
+}
+
 std::string plan(const std::string& op, const Fields& fields) {
   const std::vector<tessera_field> all = c_fields(fields);
   char* text = nullptr;
@@ -402,6 +408,7 @@ NB_MODULE(_core, m) {
   m.def("set_error_types", [](const nb::dict& types) { error_types().update(types); });
   m.def("plan", plan, "op"_a, "fields"_a);
   m.def("describe", describe, "array"_a);
+  m.def("is_read_only", is_read_only, "tensor"_a);
   m.def("xla_remember", remember_for_xla, "text"_a, "arguments"_a, "operands"_a, "results"_a, "with_workspace"_a);
   m.def("xla_set_functions", xla::set_functions, "restore"_a, "emulate"_a);
   m.def("xla_handler", xla::handler, "what"_a);

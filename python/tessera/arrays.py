@@ -199,7 +199,8 @@ def view(name: str, tensor: Any) -> View:
     if kind not in (_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED):
         raise UsageError(f"{name} lies on a device of DLPack kind {kind}: CUDA's and the host's are taken")
     is_gpu = kind in (_CUDA, _CUDA_MANAGED)
-    return View(address, shape, strides, dtype, ordinal if is_gpu else None, library, (tensor, kept))
+    is_read_only = _core.is_read_only(tensor)
+    return View(address, shape, strides, dtype, ordinal if is_gpu else None, library, (tensor, kept), is_read_only)
 
 
 def empty_like(like: View, shape: tuple[int, ...], dtype: str) -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-Tensor = torch.Tensor
+Tensor, Parameter = torch.Tensor, torch.nn.Parameter
 _HEAD_DIMS = (*((dim, dim) for dim in (16, 32, 64, 72, 80, 96, 128, 160, 192, 256, 512)), (192, 128))
 _16_BIT = (torch.bfloat16, torch.float16)
 _E4M3, _E5M2 = (getattr(torch, name, None) for name in ("float8_e4m3fn", "float8_e5m2"))  # not in PyTorch 1.13
@@ -265,6 +265,18 @@ def _without_gradients(name: str, function: Callable[..., Any]) -> Callable[...,
     operator = getattr(torch.ops.tessera, name).default
 
     def call(*args: Any, **options: Any) -> Any:
+        # One loop over what most calls are: plain tensors of a GPU, no gradients, nothing between the call and its values.
+        is_plain = not options and _dispatch_modes() == 0 and _functorch_level() is None and forward_ad._current_level < 0
+        has_gradients = torch.is_grad_enabled()
+        for value in args:
+            kind = type(value)
+            if kind is Tensor or kind is Parameter:
+                is_plain &= (value.is_cuda or (_emulates and value.is_cpu)) and not (has_gradients and value.requires_grad)
+            elif isinstance(value, Tensor):
+                is_plain = False
+        return function(*args) if is_plain else carefully(*args, **options)
+
+    def carefully(*args: Any, **options: Any) -> Any:
         tensors = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
         is_wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         if forward_ad._current_level >= 0:
@@ -274,10 +286,6 @@ def _without_gradients(name: str, function: Callable[..., Any]) -> Callable[...,
                 f"torch.ops.tessera.{name} has no derivatives, and a tensor that it was given requires them: "
                 "call it under torch.no_grad(), or with tensor.detach()"
             )
-        is_plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors) and _dispatch_modes() == 0
-        if is_plain and _functorch_level() is None:
-            if all(tensor.is_cuda or (_emulates and tensor.device.type == "cpu") for tensor in tensors):
-                return function(*args, **options)
         with torch._C._AutoDispatchBelowAutograd():
             return operator(*args, **options)
 

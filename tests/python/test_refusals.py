@@ -22,6 +22,30 @@ def test_read_only_outputs_are_not_written(random):
         assert not out.any()
 
 
+class OfAnotherLibrary:
+    """A tensor that has nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_says_what_is_read_only(random):
+    q, k, v, out = (OfAnotherLibrary(heads(random)) for _ in range(4))
+    out.array[:] = 0
+    out.array.flags.writeable = False
+    with pytest.raises(tessera.UsageError, match="o is read-only"):
+        tessera.fmha(q, k, v, out=out, device="emulator")
+    assert not out.array.any()
+    out.array.flags.writeable = True
+    assert tessera.fmha(q, k, v, out=out, device="emulator") is out and out.array.any()
+
+
 def test_masked_arrays_keep_their_mask(random):
     q, k, v = (heads(random) for _ in range(3))
     with pytest.raises(tessera.UsageError, match="q is a masked array"):
