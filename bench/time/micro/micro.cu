@@ -701,15 +701,31 @@ int main() {
          device.multiProcessorCount, device.l2CacheSize, 1000. * g_out[0] / g_out[1]);
 #define TIME_FORM(F) time_wgmma<F>();
   ALL_FORMS(TIME_FORM)
-#define TIME_OP(F) time_alu<F>();
-  TIME_OP(fma_f32)
-  TIME_OP(add_f32)
-  TIME_OP(mul_f32)
-  TIME_OP(max_f32)
-  TIME_OP(fma_f16x2) TIME_OP(fma_bf16x2) TIME_OP(ex2) TIME_OP(rcp) TIME_OP(lg2) TIME_OP(tanh_f32) TIME_OP(add_u32)
-      TIME_OP(mad_u32) TIME_OP(xor_b32) TIME_OP(shf) TIME_OP(prmt) TIME_OP(min_s32) TIME_OP(popc) TIME_OP(setp_selp)
-          TIME_OP(cvt_bf16x2) TIME_OP(cvt_e4m3x2) TIME_OP(cvt_f32_s32) TIME_OP(shfl) TIME_OP(vote) TIME_OP(redux)
-              shared_and_sync();
+  time_alu<fma_f32>();
+  time_alu<add_f32>();
+  time_alu<mul_f32>();
+  time_alu<max_f32>();
+  time_alu<fma_f16x2>();
+  time_alu<fma_bf16x2>();
+  time_alu<ex2>();
+  time_alu<rcp>();
+  time_alu<lg2>();
+  time_alu<tanh_f32>();
+  time_alu<add_u32>();
+  time_alu<mad_u32>();
+  time_alu<xor_b32>();
+  time_alu<shf>();
+  time_alu<prmt>();
+  time_alu<min_s32>();
+  time_alu<popc>();
+  time_alu<setp_selp>();
+  time_alu<cvt_bf16x2>();
+  time_alu<cvt_e4m3x2>();
+  time_alu<cvt_f32_s32>();
+  time_alu<shfl>();
+  time_alu<vote>();
+  time_alu<redux>();
+  shared_and_sync();
   copies(device.multiProcessorCount);
   return 0;
 }
