@@ -2,7 +2,8 @@
 //
 // One JSON object a line on stdout: {"what": ..., numbers}. Cycles are the SM's clock (%clock64). Everything is
 // measured alone, in one CTA where nothing else is said; a rate is the difference of two lengths of the same loop, so
-// that what begins and ends it falls away.
+// that what begins and ends it falls away. One file, though long: a reader looks up one unit's function, and nvcc takes
+// it without a build.
 //
 //   python3 forms.py > wgmma_forms.h && nvcc -std=c++20 -O2 -gencode=arch=compute_90a,code=sm_90a micro.cu -o micro
 #include <cuda.h>
