@@ -165,7 +165,12 @@ void Scheduler::start_cta(Cta& cta, Cluster& cluster, std::uint32_t rank, std::a
   cta.warpgroups.resize((num_warps + 3) / 4);
   if (!cta.register_storage)
     cta.register_storage.reset(new std::byte[std::size_t{num_warps} * entry.register_file_bytes + 64]);
-  cta.warps.clear();
+  for (Warp& warp : cta.warps) {  // as new, but for room that it has
+    std::vector<Group> parked = std::move(warp.parked);
+    parked.clear();
+    warp = Warp();
+    warp.parked = std::move(parked);
+  }
   cta.warps.resize(num_warps);
   cluster.live_threads += cta.num_threads;
   for (std::uint32_t i = 0; i < num_warps; ++i) {

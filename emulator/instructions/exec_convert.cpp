@@ -1,10 +1,10 @@
 // PTX ISA, "Data Movement and Conversion Instructions: cvt".
-#include <limits>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 #include "emulator/instructions/bind.h"
+#include "emulator/instructions/integral.h"
 #include "emulator/instructions/wide.h"
 #include "emulator/math/convert.h"
 #include "emulator/math/integer_convert.h"
@@ -180,24 +180,27 @@ Step float_to_int(Warp& w, const Instruction& in, Mask active) {
   const bool ftz = (in.flags & 8) != 0;
   return lift1<To, Code>(w, in, active, [=](Code a) { return integer_of<F, Code, To>(a, mode, ftz); });
 }
-/// cvt.rzi of f32 to 32 bits: clamped, a NaN is 0. From 2^31 on a vector's conversion, which is signed, is of the rest.
-template <class To>
-struct TowardZero {
-  To operator()(float a) const {
-    constexpr float kHalf = 2147483648.0f;
-    if constexpr (std::is_signed_v<To>) {
-      const float inside = a < kHalf && a > -kHalf ? a : 0.0f;
-      const To outside = a >= kHalf ? std::numeric_limits<To>::max() : a <= -kHalf ? std::numeric_limits<To>::min() : 0;
-      return outside != 0 ? outside : static_cast<To>(inside);
-    } else {
-      const float low = a > 0.0f && a < kHalf ? a : 0.0f;
-      const float high = a >= kHalf && a < 2 * kHalf ? a - kHalf : 0.0f;
-      const To inside = a >= kHalf ? static_cast<To>(static_cast<std::int32_t>(high)) + 0x80000000u
-                                   : static_cast<To>(static_cast<std::int32_t>(low));
-      return a >= 2 * kHalf ? std::numeric_limits<To>::max() : inside;
-    }
+/// F's form for the rounding of an instruction without ftz and sat; null: there is none.
+template <template <Rounding> class F, class To>
+Handler by_mode(const Decoded& d, Handler plain) {
+  switch (d.in->flags) {
+    case 128 | static_cast<unsigned>(Rounding::nearest_even):
+      return wide::or_plain<F<Rounding::nearest_even>, To, U32>(d, plain);
+    case 128 | static_cast<unsigned>(Rounding::toward_zero):
+      return wide::or_plain<F<Rounding::toward_zero>, To, U32>(d, plain);
+    case 128 | static_cast<unsigned>(Rounding::down):
+      return wide::or_plain<F<Rounding::down>, To, U32>(d, plain);
+    case 128 | static_cast<unsigned>(Rounding::up):
+      return wide::or_plain<F<Rounding::up>, To, U32>(d, plain);
+    default:
+      return plain;
   }
-};
+}
+template <Rounding kMode>
+using IntegralToS32 = IntegralTo<std::int32_t, kMode>;
+template <Rounding kMode>
+using IntegralToU32 = IntegralTo<U32, kMode>;
+
 struct FloatToInt {
   Type from;
   const Decoded& d;
@@ -207,6 +210,10 @@ struct FloatToInt {
       constexpr unsigned kPlain = 128 | static_cast<unsigned>(Rounding::toward_zero);
       if (from == Type::f32 && d.in->flags == kPlain)
         return wide::or_plain<TowardZero<To>, To, float>(d, float_to_int<Format::f32, U32, To>);
+      if constexpr (std::is_signed_v<To>)
+        if (from == Type::f32) return by_mode<IntegralToS32, To>(d, float_to_int<Format::f32, U32, To>);
+      if constexpr (std::is_unsigned_v<To>)
+        if (from == Type::f32) return by_mode<IntegralToU32, To>(d, float_to_int<Format::f32, U32, To>);
     }
     if (from == Type::f32) return float_to_int<Format::f32, U32, To>;
     if (from == Type::f64) return float_to_int<Format::f64, U64, To>;
@@ -368,7 +375,7 @@ Handler cvt(const Decoded& d) {
   if (!find_format(to, d_format) || !find_format(from, s_format)) return nullptr;
   if ((d.in->flags & 128) != 0) {
     if (to != from) return nullptr;
-    return to == Type::f32   ? round_to_integral<Format::f32, U32>
+    return to == Type::f32   ? by_mode<Integral, U32>(d, round_to_integral<Format::f32, U32>)
            : to == Type::f64 ? round_to_integral<Format::f64, U64>
            : to == Type::f16 ? round_to_integral<Format::f16, U16>
                              : round_to_integral<Format::bf16, U16>;

@@ -71,18 +71,33 @@ bool is_plain(const Elements& list) {
 }
 /// One lane's element of that kind.
 template <class T>
-[[gnu::always_inline]] inline void put(const Warp& w, const Operand& to, int lane, T value) {
-  if constexpr (sizeof(T) == 1)
-    write_lane<T>(w, to, lane, value);
-  else
-    w.reg<T>(to.offset)[lane] = value;
-}
-template <class T>
 [[gnu::always_inline]] inline T take(const Warp& w, const Operand& from, int lane) {
   if constexpr (sizeof(T) == 1)
     return read_lane<T>(w, from, lane);
   else
     return w.reg<T>(from.offset)[lane];
+}
+
+/// The same value for these lanes.
+template <class T>
+[[gnu::always_inline]] inline void put_one(const Warp& w, const Operand& to, Mask active, T value) {
+  if constexpr (sizeof(T) == 1) return for_lanes(active, [&](int lane) { write_lane<T>(w, to, lane, value); });
+  T* const d = w.reg<T>(to.offset);
+  for_lanes(active, [=](int lane) { d[lane] = value; });
+}
+/// What lies at each lane's distance from `from`.
+template <class T>
+[[gnu::always_inline]] inline void put_each(const Warp& w, const Operand& to, Mask active, const std::byte* from,
+                                            const std::uint32_t* delta) {
+  T* const d = w.reg<T>(to.offset);
+  for_lanes(active, [&, d, from, delta](int lane) {
+    T value;
+    std::memcpy(&value, from + delta[lane], sizeof(T));
+    if constexpr (sizeof(T) == 1)
+      write_lane<T>(w, to, lane, value);
+    else
+      d[lane] = value;
+  });
 }
 
 /// What all lanes read at one address: a kernel's parameters, mostly.
@@ -99,7 +114,7 @@ bool load_same(Warp& w, const Instruction& in, Mask active, const Elements& to) 
   for (int i = 0; i < to.count; ++i) {
     T value;
     std::memcpy(&value, target.data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
-    for_lanes(active, [&](int lane) { put<T>(w, to.first[i], lane, value); });
+    put_one<T>(w, to.first[i], active, value);
   }
   return true;
 }
@@ -136,16 +151,13 @@ bool load_range(Warp& w, const Instruction& in, Mask active) {
     for (int i = 0; i < to.count; ++i) {
       const Operand& element = to.first[i];
       const std::byte* const s = range.first.data + static_cast<std::size_t>(i) * sizeof(T);
-      T value;
-      if (range.is_one) {
-        std::memcpy(&value, s, sizeof(T));
-        for_lanes(active, [&](int lane) { put<T>(w, element, lane, value); });
-      } else {
-        for_lanes(active, [&](int lane) {
-          std::memcpy(&value, s + range.delta[static_cast<std::size_t>(lane)], sizeof(T));
-          put<T>(w, element, lane, value);
-        });
+      if (!range.is_one) {
+        put_each<T>(w, element, active, s, range.delta.data());
+        continue;
       }
+      T value;
+      std::memcpy(&value, s, sizeof(T));
+      put_one<T>(w, element, active, value);
     }
     return true;
   }
@@ -176,6 +188,10 @@ bool store_range(Warp& w, const Instruction& in, Mask active) {
   }
   if (range.is_dense && from.count == 1 && from.first->bytes == sizeof(T))
     std::memcpy(range.first.data, w.reg<T>(from.first->offset), kLanes * sizeof(T));
+  else if (from.count == 1 && from.first->bytes == sizeof(T))
+    for_lanes(active, [to = range.first.data, delta = range.delta.data(), s = w.reg<T>(from.first->offset)](int lane) {
+      std::memcpy(to + delta[lane], s + lane, sizeof(T));
+    });
   else  // a lane's elements together: of several that write a place the last stays
     for_lanes(active, [&](int lane) {
       std::byte* const to = range.first.data + range.delta[static_cast<std::size_t>(lane)];

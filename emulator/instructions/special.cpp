@@ -1,4 +1,7 @@
 // PTX ISA, "Special Registers".
+#include <array>
+#include <cstring>
+
 #include "emulator/scheduler.h"
 
 namespace tessera::emulator {
@@ -140,6 +143,25 @@ SpecialReach reach_of(Special special) {
   }
 }
 
+namespace {
+
+// %tid of the warp's lanes; beyond the block there is no lane.
+void thread_indices(const Warp& warp, Special special, std::array<std::uint32_t, kLanes>& out) {
+  const auto& block = warp.launch->shape.block;
+  const auto first = static_cast<std::uint32_t>(warp.index * kLanes);
+  std::uint32_t x = first % block[0], y = first / block[0] % block[1], z = first / (block[0] * block[1]);
+  for (std::uint32_t& lane : out) {
+    lane = special == Special::tid_x ? x : special == Special::tid_y ? y : z;
+    if (++x < block[0]) continue;
+    x = 0;
+    if (++y < block[1]) continue;
+    y = 0;
+    ++z;
+  }
+}
+
+}  // namespace
+
 void set_special(const Warp& warp, const SpecialSlot& slot, std::byte* to) {
   const bool is_one = reach_of(slot.special) == SpecialReach::warp;
   std::uint64_t value = special_value(warp, 0, slot.special);
@@ -148,12 +170,16 @@ void set_special(const Warp& warp, const SpecialSlot& slot, std::byte* to) {
     std::memcpy(to, &mask, sizeof(mask));
     return;
   }
-  const auto& block = warp.launch->shape.block;
-  if (slot.bytes == 4 && slot.special == Special::tid_x && block[1] * block[2] == 1) {  // nearly every kernel's
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const auto thread = static_cast<std::uint32_t>(warp.index * kLanes + lane);  // beyond the block: no lane
-      std::memcpy(to + static_cast<std::size_t>(lane) * 4, &thread, 4);
-    }
+  if (slot.bytes == 4) {  // nearly all: without a division for each lane
+    alignas(64) std::array<std::uint32_t, kLanes> lanes;
+    if (is_one)
+      lanes.fill(static_cast<std::uint32_t>(value));
+    else if (reach_of(slot.special) == SpecialReach::thread)
+      thread_indices(warp, slot.special, lanes);
+    else
+      for (int lane = 0; lane < kLanes; ++lane)
+        lanes[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(special_value(warp, lane, slot.special));
+    std::memcpy(to, lanes.data(), sizeof(lanes));
     return;
   }
   for (int lane = 0; lane < kLanes; ++lane) {

@@ -132,9 +132,21 @@ struct WgmmaResult {
   }
 };
 
+/// The groups of a warp's lanes, made for the first that asks: most kernels have none, and every CTA starts new warps.
+class LaneGroups {
+ public:
+  GroupList& operator[](std::size_t lane) {
+    if (!lists_) lists_ = std::make_unique<std::array<GroupList, 32>>();
+    return (*lists_)[lane];
+  }
+
+ private:
+  std::unique_ptr<std::array<GroupList, 32>> lists_;
+};
+
 struct WarpAsync {
-  std::array<GroupList, 32> bulk;  ///< cp.async.bulk, per lane
-  std::array<GroupList, 32> copy;  ///< cp.async, per lane
+  LaneGroups bulk;  ///< cp.async.bulk
+  LaneGroups copy;  ///< cp.async
   GroupList wgmma;
   /// Registers of wgmmas that are not waited for: the instruction, and which committed group it belongs to.
   struct InFlight {

@@ -71,22 +71,25 @@ TESSERA_FOR_AVX2 [[gnu::always_inline]] inline __m256i lanes_of(Mask active, int
 TESSERA_FOR_AVX2 [[gnu::always_inline]] inline bool find_distances(const std::uint32_t* base, std::uint32_t first,
                                                                    Distances& out) {
   const __m256i from = _mm256_set1_epi32(static_cast<int>(first));
+#pragma GCC unroll 4
   for (int part = 0; part < 4; ++part)
     out.of[part] = _mm256_sub_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(base) + part), from);
   return true;
 }
 /// False: some are too wide for 31 bits. Lanes that are not active must be 0: `active` cuts them.
+template <bool kAll>
 TESSERA_FOR_AVX2 [[gnu::always_inline]] inline bool find_distances(const std::uint64_t* base, std::uint64_t first,
                                                                    Mask active, Distances& out) {
   const __m256i from = _mm256_set1_epi64x(static_cast<long long>(first));
   const __m256i middle = _mm256_set1_epi64x(1 << 30);
   const __m256i even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
   __m256i far = _mm256_setzero_si256();
+#pragma GCC unroll 4
   for (int part = 0; part < 4; ++part) {
     const auto* const at = reinterpret_cast<const __m256i*>(base) + 2 * part;
     __m256i low = _mm256_sub_epi64(_mm256_loadu_si256(at), from);
     __m256i high = _mm256_sub_epi64(_mm256_loadu_si256(at + 1), from);
-    if (active != kAllLanes) {
+    if constexpr (!kAll) {
       const __m256i lanes = lanes_of(active, part);
       low = _mm256_and_si256(low, _mm256_cvtepi32_epi64(_mm256_castsi256_si128(lanes)));
       high = _mm256_and_si256(high, _mm256_cvtepi32_epi64(_mm256_extracti128_si256(lanes, 1)));
@@ -112,17 +115,18 @@ TESSERA_FOR_AVX2 [[gnu::always_inline]] inline std::uint32_t bits_of_any(__m256i
   a = _mm_or_si128(a, _mm_shuffle_epi32(a, 0x4E));
   return static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_or_si128(a, _mm_shuffle_epi32(a, 0xB1))));
 }
-template <class Base>
+template <class Base, bool kAll>
 TESSERA_FOR_AVX2 Scan scan_avx2(const Base* base, std::int64_t displacement, std::size_t bytes, Mask active,
                                 std::uint32_t* delta) {
-  const Base first = base[first_lane(active)];
+  const Base first = base[kAll ? 0 : first_lane(active)];
   const auto start = static_cast<std::uint64_t>(static_cast<Base>(first + static_cast<Base>(displacement)));
   Distances d;
   if constexpr (sizeof(Base) == 8) {
-    if (!find_distances(base, first, active, d)) return {0, 0, 0, 1, true};
+    if (!find_distances<kAll>(base, first, active, d)) return {0, 0, 0, 1, true};
   } else {
     find_distances(base, first, d);
     if (active != kAllLanes)
+#pragma GCC unroll 4
       for (int part = 0; part < 4; ++part) d.of[part] = _mm256_and_si256(d.of[part], lanes_of(active, part));
   }
   auto* const to = reinterpret_cast<__m256i*>(delta);
@@ -130,6 +134,7 @@ TESSERA_FOR_AVX2 Scan scan_avx2(const Base* base, std::int64_t displacement, std
   const __m256i any = _mm256_or_si256(_mm256_or_si256(d.of[0], d.of[1]), _mm256_or_si256(d.of[2], d.of[3]));
   const __m256i lanes = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(step));
   __m256i gaps = _mm256_setzero_si256();
+#pragma GCC unroll 4
   for (int part = 0; part < 4; ++part)
     gaps = _mm256_or_si256(gaps,
                            _mm256_xor_si256(d.of[part], _mm256_add_epi32(lanes, _mm256_set1_epi32(8 * part * step))));
@@ -143,8 +148,10 @@ TESSERA_FOR_AVX2 Scan scan_avx2(const Base* base, std::int64_t displacement, std
     high = across<true>(_mm256_max_epi32(_mm256_max_epi32(d.of[0], d.of[1]), _mm256_max_epi32(d.of[2], d.of[3])));
     bits |= bits_of_any(any);
     const __m256i lowest = _mm256_set1_epi32(low);
-    for (__m256i& part : d.of) part = _mm256_sub_epi32(part, lowest);
+#pragma GCC unroll 4
+    for (int part = 0; part < 4; ++part) d.of[part] = _mm256_sub_epi32(d.of[part], lowest);
   }
+#pragma GCC unroll 4
   for (int part = 0; part < 4; ++part) _mm256_storeu_si256(to + part, d.of[part]);
   return finish<Base>(start, low, high, bits, is_dense ? 0 : 1);
 }
@@ -152,7 +159,9 @@ TESSERA_FOR_AVX2 Scan scan_avx2(const Base* base, std::int64_t displacement, std
 template <class Base>
 Scan scan(const Base* base, std::int64_t displacement, std::size_t bytes, Mask active, std::uint32_t* delta) {
 #if defined(__x86_64__)
-  if (wide::here != wide::Vectors::none) return scan_avx2(base, displacement, bytes, active, delta);
+  if (wide::here != wide::Vectors::none)
+    return active == kAllLanes ? scan_avx2<Base, true>(base, displacement, bytes, active, delta)
+                               : scan_avx2<Base, false>(base, displacement, bytes, active, delta);
 #endif
   return scan_lanes(base, displacement, bytes, active, delta);
 }
@@ -233,8 +242,7 @@ bool find_local_range(const Warp& w, std::size_t bytes, Mask active, std::uint64
   return true;
 }
 
-bool range_has(const Warp& w, const Range& range, std::size_t bytes, Mask active, std::uint8_t bits) {
-  if (range.is_known) return true;
+bool look_at_range(const Warp& w, const Range& range, std::size_t bytes, Mask active, std::uint8_t bits) {
   if (!all_have(range, bytes, active, bits)) return false;
   if (bits != kReadable) return true;
   if (range.first.cta != nullptr) {
@@ -246,8 +254,7 @@ bool range_has(const Warp& w, const Range& range, std::size_t bytes, Mask active
   return true;
 }
 
-void note_range_written(const Warp& w, const Range& range, std::size_t bytes, Mask active) {
-  if (range.is_known && range.first.cta == nullptr && !w.launch->written) return;
+void note_all_written(const Warp& w, const Range& range, std::size_t bytes, Mask active) {
   if (range.is_dense) return note_written(w, range.first, kLanes * bytes, range.is_known);
   if (range.is_one) return note_written(w, range.first, bytes, range.is_known);
   if (range.first.cta == nullptr && range.first.shadow != nullptr && !w.launch->written) {  // nothing but the shadow

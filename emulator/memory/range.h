@@ -74,10 +74,18 @@ inline bool find_range(const Warp& w, const Operand& op, std::size_t bytes, Mask
   return true;
 }
 
+bool look_at_range(const Warp& w, const Range& range, std::size_t bytes, Mask active, std::uint8_t bits);
+void note_all_written(const Warp& w, const Range& range, std::size_t bytes, Mask active);
+
 /// Every byte that the lanes touch has these shadow bits.
-bool range_has(const Warp& w, const Range& range, std::size_t bytes, Mask active, std::uint8_t bits);
+inline bool range_has(const Warp& w, const Range& range, std::size_t bytes, Mask active, std::uint8_t bits) {
+  return range.is_known || look_at_range(w, range, bytes, active, bits);
+}
 
 /// note_written() of all lanes.
-void note_range_written(const Warp& w, const Range& range, std::size_t bytes, Mask active);
+inline void note_range_written(const Warp& w, const Range& range, std::size_t bytes, Mask active) {
+  if (range.is_known && range.first.cta == nullptr && !w.launch->written) return;
+  note_all_written(w, range, bytes, active);
+}
 
 }  // namespace tessera::emulator

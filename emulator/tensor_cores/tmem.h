@@ -137,7 +137,7 @@ struct WarpTensor {
   std::uint64_t arrivals_at_transfer = 0;  ///< at the cluster barrier, before it
   std::uint64_t fence_after = 0;           ///< tmem_clock at the last fence::after_thread_sync
   std::uint64_t pair_operation = 0;        ///< number of the collective operation that it waits in; 0: none
-  std::array<std::shared_ptr<TensorProgress>, 32> progress;  ///< by lane
+  std::vector<std::shared_ptr<TensorProgress>> progress;  ///< by lane; empty before the first progress_of()
 
   /// Notes a fence::before_thread_sync, or what implies one. The newest ones are kept.
   void fence_before(std::uint64_t now) {
@@ -153,6 +153,7 @@ struct WarpTensor {
   std::vector<std::uint64_t> fences_before;  ///< tmem_clock, ascending
 
   TensorProgress& progress_of(int lane) {
+    if (progress.empty()) progress.resize(32);
     auto& made = progress[static_cast<std::size_t>(lane)];
     if (!made) made = std::make_shared<TensorProgress>();
     return *made;
