@@ -54,8 +54,8 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
   std::string preload;
   for (const char* name : {"libtessera_guest.so", "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"})
     preload += (preload.empty() ? "" : ":") + (fs::path(guest_folder()) / name).string();
-  for (const char* name :
-       {"libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13", "libcusparse.so.12"})
+  for (const char* name : {"libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13",
+                           "libcusparse.so.12", "libcurand.so.10"})
     if (fs::exists(fs::path(guest_folder()) / name)) preload += ":" + (fs::path(guest_folder()) / name).string();
   if (!call.host().preload.empty()) preload += ":" + call.host().preload;
   // Where Triton finds the backend that is ours (python/tessera_triton).
