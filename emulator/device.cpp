@@ -383,7 +383,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   if (state_->options.threads > 1) {
     LaunchOptions for_all = options;
     for_all.observer = state_->observer;  // registers are followed in each part
-    why_one = why_whole(*loaded.entry, shape, for_all);
+    why_one = why_whole(loaded.known_speech(), shape, for_all);
     if (why_one.empty()) {
       PartsResult result = run_in_parts(*loaded.program, *loaded.entry, *state_->memory, shape, options, parameters,
                                         state_->options.threads);

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "emulator/memory/memory.h"
+#include "emulator/parts.h"
 #include "emulator/syntax/resolver.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
@@ -24,6 +26,13 @@ struct LoadedEntry {
   const Program* program = nullptr;
   const Entry* entry = nullptr;
   std::int64_t max_dynamic_smem = 0;
+  mutable std::optional<std::string> speech{};
+
+  /// speech_of() the entry. Launches of a device come one after the other.
+  const std::string& known_speech() const {
+    if (!speech) speech = speech_of(*entry);
+    return *speech;
+  }
 };
 
 class EmulatedImage final : public LoadedImage {
@@ -31,7 +40,7 @@ class EmulatedImage final : public LoadedImage {
   EmulatedImage(std::unique_ptr<Program> program, std::weak_ptr<GlobalMemory> memory, std::int64_t max_smem)
       : program_(std::move(program)), memory_(std::move(memory)), max_smem_(max_smem) {
     for (const Entry& entry : program_->entries)
-      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes};
+      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes, {}};
   }
   ~EmulatedImage() override {
     if (const std::shared_ptr<GlobalMemory> memory = memory_.lock())

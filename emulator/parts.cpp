@@ -177,11 +177,15 @@ class Run {
 
 }  // namespace
 
-std::string why_whole(const Entry& entry, const LaunchShape& shape, const LaunchOptions& options) {
+std::string why_whole(const std::string& speech, const LaunchShape& shape, const LaunchOptions& options) {
   if (options.detects_races) return "the race detector looks at all clusters together";
   if (options.schedule == Schedule::weak) return "the weak schedule looks at the memory of all clusters";
   if (options.observer != nullptr) return "statistics and traces are of all clusters together";
   if (clusters_of(shape) < 2) return "there is one cluster";
+  return speech;
+}
+
+std::string speech_of(const Entry& entry) {
   std::string_view atomics;
   for (const Instruction& in : entry.code) {
     bool is_whole = is_speech(in);

@@ -18,8 +18,10 @@
 
 namespace tessera::emulator {
 
-/// Why the grid must run as a whole; empty: parts will do.
-std::string why_whole(const Entry& entry, const LaunchShape& shape, const LaunchOptions& options);
+/// By which instruction clusters may speak to each other; empty: by none. As long as the entry, so ask once.
+std::string speech_of(const Entry& entry);
+/// Why the grid must run as a whole; empty: parts will do. speech: speech_of() its entry.
+std::string why_whole(const std::string& speech, const LaunchShape& shape, const LaunchOptions& options);
 
 /// What the parts of a grid have in common while they run.
 struct Parts {
