@@ -62,6 +62,7 @@ struct FastVectors {
   typedef std::int16_t PartS __attribute__((vector_size(kBytes / 2)));
   typedef std::uint16_t PartU __attribute__((vector_size(kBytes / 2)));
   typedef std::int16_t S __attribute__((vector_size(kBytes / 2 * kParts)));
+  typedef std::uint16_t SU __attribute__((vector_size(kBytes / 2 * kParts)));
   typedef std::int32_t Pair __attribute__((vector_size(kBytes / 2 * kParts)));
 };
 
@@ -234,7 +235,9 @@ template <int kBytes, std::size_t kParts, int kTerms>
   for (int k = 0; k < terms; ++k) {
     typename V::S exponent;
     load(exponent, column_exponent + k * kFastColumns);
-    exponent += reinterpret<typename V::S>(typename V::Pair{} + row_exponent[k * room.row_stride]);
+    // Unsigned: what is no ordinary number may have any exponent here, and its results are not used.
+    const auto of_row = reinterpret<typename V::SU>(typename V::Pair{} + row_exponent[k * room.row_stride]);
+    exponent = reinterpret<typename V::S>(reinterpret<typename V::SU>(exponent) + of_row);
     largest16 = exponent > largest16 ? exponent : largest16;
   }
   typename V::PartS parts[kParts];
