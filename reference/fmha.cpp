@@ -17,6 +17,7 @@
 #include "reference/fmha_sample.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
+#include "spec/fmha.h"
 #include "tessera/error.h"
 
 namespace tessera::reference {
@@ -109,20 +110,9 @@ struct RowWork {
   bool sees_nothing() const { return visible() == 0 || (maximum == -kInfinity && sum == 0); }
   std::vector<double> q, p, value, abs_sum, square_sum, v_abs_sum;
   double maximum = -kInfinity, sum = 0, q_norm = 0, max_k_norm = 0, max_abs_score = 0, max_bias = 0, max_term = 0;
+  double v_unit = 1;        // the descale of V
   std::int64_t beside = 0;  // the key beside the query
 };
-
-// Of what tensor cores add up for a score, the largest: a product, or the sum of some steps of 32.
-double largest_term(const std::vector<double>& q, const std::vector<double>& k) {
-  double largest = 0, sum = 0;
-  for (std::size_t d = 0; d < q.size(); ++d) {
-    const double product = q[d] * k[d];
-    sum += product;
-    largest = std::max(largest, std::fabs(product));
-    if (d % 32 == 31) largest = std::max(largest, std::fabs(sum));
-  }
-  return largest;
-}
 
 double norm(const std::vector<double>& x) {
   double square = 0;
@@ -142,6 +132,8 @@ std::vector<RowWork> compute_rows(const FmhaInputs& in, const FmhaSizes& sizes, 
   for (std::size_t r = 0; r < rows.size(); ++r) {
     RowWork& w = work[r];
     w.row = rows[r];
+    if (in.v_descale)
+      w.v_unit = std::fabs(in.v_descale->at(batch * in.v_descale->strides[0] + head_kv * in.v_descale->strides[1]));
     std::tie(w.begin, w.end) = visible_keys(in, sizes, check, batch, w.row);
     w.beside = key_beside(in, sizes, batch, w.row);
     w.q.resize(columns);
@@ -265,6 +257,8 @@ class RowChecker {
     facts.max_bias = w.max_bias;
     facts.has_descales = has_descales_;
     facts.max_term = w.max_term;
+    facts.has_f16_sums = fmha::keeps_f16_sums(check_.tile_m, sizes_.v_columns());
+    facts.v_unit = w.v_unit;
     facts.promote_every = check_.promote_every;
     facts.has_long_sums = check_.has_long_sums;
     facts.has_random_signs = check_.judges_rel_error;

@@ -13,7 +13,9 @@ constexpr double kTensorCoreStep = 5.25 * 0x1p-23;
 constexpr double kLongStepOf8Bit = 9.25 * 0x1p-23;
 constexpr double k8BitCut = 0x1p-13;
 constexpr double k8BitStep = 34 * k8BitCut;
-constexpr double kLowered = 0x1p-6;  // a maximum's reference, 8 bits
+constexpr double kKeptSum = 0x1p-11;     // f16
+constexpr double kHalfOfKept = 0x1p-31;  // half a subnormal step of f16, of O / l times 2^6
+constexpr double kLowered = 0x1p-6;      // a maximum's reference, 8 bits
 constexpr double kEx2 = 2.1 * 0x1p-23;
 constexpr double kSecondOrder = 1.01;
 constexpr double kFlush = 0x1p-126;
@@ -21,6 +23,17 @@ constexpr double kMostDeviations = 6;  // root mean squares that an element may 
 
 double groups_of(std::int64_t n, std::int64_t size) { return static_cast<double>((n + size - 1) / size); }
 }  // namespace
+
+double largest_term(const std::vector<double>& q, const std::vector<double>& k) {
+  double largest = 0, sum = 0;
+  for (std::size_t d = 0; d < q.size(); ++d) {
+    const double product = q[d] * k[d];
+    sum += product;
+    largest = std::max(largest, std::fabs(product));
+    if (d % 32 == 31) largest = std::max(largest, std::fabs(sum));
+  }
+  return largest;
+}
 
 FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   const bool is_8_bit = dtype_bytes(facts.dtype) == 1;
@@ -31,6 +44,9 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   u_out_ = unit_roundoff(facts.output_dtype);
   half_out_ = half_subnormal(facts.output_dtype);
   if (is_8_bit) largest_p_ = 448;
+  if (facts.promote_every > 0 && facts.has_f16_sums) takeovers_ = groups_of(facts.visible, facts.promote_every);
+  eps_a_ = takeovers_ * kKeptSum;
+  half_kept_ = takeovers_ * kHalfOfKept * facts.v_unit;
   if (facts.is_exact) return;
   const double of_norms = scale * facts.q_norm * facts.max_k_norm;
   delta_s_ = !is_8_bit             ? groups_of(facts.head_dim, 16) * kTensorCoreStep * of_norms
@@ -59,7 +75,7 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   visible_ = static_cast<double>(facts.visible);
   chunk_ = facts.promote_every > 0 ? std::min(visible_, static_cast<double>(facts.promote_every)) : visible_;
   const double groups = std::ceil(chunk_ / 32) + 1;
-  eps_a_ = std::fmin(groups * k8BitStep, 1 + 2 * groups * k8BitCut);
+  eps_a_ = std::fmin(groups * k8BitStep, 1 + 2 * groups * k8BitCut) + takeovers_ * kKeptSum;
   is_statistical_ = facts.has_random_signs;
   delta_rms_ = scale * k8BitCut * facts.max_term * std::sqrt(12 * groups_of(facts.head_dim, 32));
   eps_p_rms_ = std::expm1(delta_rms_ + delta_x) + kEx2;
@@ -70,7 +86,8 @@ double FmhaRowBound::remainder(const Column& column, double eps_p, double eps_a)
   const double of_value = column.is_normalized ? eps_p + eps_r_ + eps_l_ + eps_d_ : eps_v_;
   return kSecondOrder * ((column.abs_sum * (eps_p + eps_r_ + eps_a) + column.v_abs_sum * half_p_) / divisor +
                          std::fabs(column.value) * of_value) +
-         half_out_ + (column.is_normalized ? kFlush * (1 + largest_p_ * column.v_abs_sum) : 0);
+         half_out_ + half_kept_ * (column.is_normalized ? 1 : column.sum) +
+         (column.is_normalized ? kFlush * (1 + largest_p_ * column.v_abs_sum) : 0);
 }
 
 double FmhaRowBound::any_element(const Column& column) const {
@@ -89,7 +106,8 @@ double FmhaRowBound::accumulation_square(const Column& column) const {
   const double value = std::fabs(column.value), largest = value + 3 * std::sqrt(column.square_sum) / divisor;
   const double share = column.abs_sum > 0 ? std::fmin(1.0, value * divisor / column.abs_sum) : 0;
   const double one_way = chunk_ * k8BitCut / 2 * largest * share, cut = k8BitCut * largest;
-  return one_way * one_way + cut * cut * 12 * (std::ceil(visible_ / 32) + 1);
+  const double kept = kKeptSum * largest;
+  return one_way * one_way + cut * cut * 12 * (std::ceil(visible_ / 32) + 1) + kept * kept * takeovers_;
 }
 
 double FmhaRowBound::element_square(const Column& column) const {

@@ -48,15 +48,17 @@
 // cut to 13 fraction bits relative to the largest, and the sum to 13. What differs:
 //  1. delta_s = |scale| ceil(d / 32) 34 * 2^-13 m, where m is the largest product or sum of whole groups.
 //  5. P is e4m3: u_P = 2^-4. References lie 2^6 below a maximum, or more, so that h = 2^-10 2^-6.
-//  6. Of a chunk of n_c keys, whose sums fp32 takes over (all keys where it takes none): eps_a = ceil(n_c / 32) 34 *
-//     2^-13, since chunks' A add up to A; but no more than all of it. Each takeover rounds by 2 u, which steps count.
+//  6. Of a chunk of n_c keys, whose sums are taken over (all keys where none are): eps_a = ceil(n_c / 32) 34 * 2^-13,
+//     since chunks' A add up to A; but no more than all of it. Each takeover rounds by 2 u, which steps count.
+//     Where f16 is kept, of O / l times 2^6 or more, it rounds by 2^-11 of A besides, and by half a subnormal step,
+//     2^-31 of l times the descale of V.
 // These hold for any numbers and are far from what happens: of thousands of keys with independent weights every product
 // may be cut alike. Where signs of products are random, errors have these root mean squares:
 //  1. Each of the 33 terms of a group errs by a uniform part of 2^-13 m, the sum by one: 2^-13 m sqrt(12 ceil(d / 32)).
 //     eps_p is made from it as above, and adds to u_P^2.
-//  6. Likewise 2^-13 M sqrt(12 ceil(n / 32)), with partial sums and products of at most
-//     M = |o| + 3 sqrt(sum p_j^2 v_j^2) / l. A column whose values have one sign is cut one way: n_c 2^-14 M, times the
-//     share of that sign, |o| / A.
+//  6. Likewise 2^-13 M sqrt(12 ceil(n / 32)), and 2^-11 M of each takeover to f16, with partial sums and products of at
+//     most M = |o| + 3 sqrt(sum p_j^2 v_j^2) / l. A column whose values have one sign is cut one way: n_c 2^-14 M,
+//     times the share of that sign, |o| / A.
 // An element may then err by 6 times its root mean square, or by the bound for any numbers where that is less.
 //
 // tcgen05 keeps of 8-bit products as many bits as of 16-bit ones, as far as public models of it say: 33 terms are cut
@@ -65,6 +67,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tessera/spec/types.h"
 
@@ -86,9 +89,14 @@ struct FmhaRowFacts {
   // 8 bits in all.
   double max_term = 0;             ///< unscaled: the largest product or partial sum of a score
   std::int64_t promote_every = 0;  ///< keys whose sums have 13 fraction bits; 0: all
+  bool has_f16_sums = false;       ///< of such keys, between takeovers
+  double v_unit = 1;               ///< what elements of V are multiples of the e4m3 numbers of
   bool has_long_sums = false;      ///< tensor cores keep as many bits as of 16-bit products
   bool has_random_signs = false;   ///< of products: root mean squares say something
 };
+
+/// Of what tensor cores add up for a score of this row and key, 8 bits: the largest product, or sum of some groups.
+double largest_term(const std::vector<double>& q, const std::vector<double>& k);
 
 /// Relative and absolute parts of the bound that hold for a whole row.
 class FmhaRowBound {
@@ -115,6 +123,7 @@ class FmhaRowBound {
   /// Of a row's sum.
   double sum_error() const;
   bool is_statistical_ = false;
+  double takeovers_ = 0, half_kept_ = 0;
   double visible_ = 0, chunk_ = 0, delta_rms_ = 0, eps_p_rms_ = 0;
   double delta_s_ = 0, of_bias_ = 0, eps_p_ = 0, eps_r_ = 0, eps_a_ = 0, eps_l_ = 0, eps_d_ = 0, eps_v_ = 0;
   double u_p_ = 0, half_p_ = 0, u_out_ = 0, half_out_ = 0, largest_p_ = 1;

@@ -283,8 +283,7 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   const fmha::HeadDims facts = fmha_head_dims(problem);
   if (mma_kind_of(problem) == MmaKind::mma_f16) return candidates_of_warps(problem);
   const int pack_gqa = problem.pack_gqa.value_or(fmha_packed_heads(problem));
-  const Tile standard =
-      fmha::standard_tile(attention_facts(problem), pack_gqa, problem.seqlen_k, problem.promote_every.value_or(1) != 0);
+  const Tile standard = fmha::standard_tile(attention_facts(problem), pack_gqa, problem.seqlen_k);
   const Swizzle widest = fmha::widest_swizzle(config_of(problem, standard, Swizzle::none));
   const auto is_own = [&](const Tile& tile) {
     return tile.head_dim == facts.head_dim && tile.head_dim_v == facts.head_dim_v;

@@ -17,10 +17,10 @@
 namespace tessera::fmha {
 
 // Blocks i to count of a tile, by one thread.
-template <Config C, class Load>
+template <Config C, class Load, class Ring>
 __device__ __forceinline__ void start_alone(const Load& load, unsigned slots, int slot_bytes,
                                             const BarrierRow& all_full, const BarrierRow& all_empty, int end, int i,
-                                            int count, RingPosition<load_stages(C)> ring) {
+                                            int count, Ring ring) {
   int page = load.page_of(end - i * C.tile_n);
 #pragma unroll 1
   for (; i <= count; ++i) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ void start_alone(const Load& load, unsigned slots, in
 template <Config C, bool kIsV, class Walk>
 __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, const Walk& schedule,
                                                 const TileIndex& tile, const HeadIndex& at, bool is_real,
-                                                RingPosition<load_stages(C)>& ring, unsigned& tail_parity) {
+                                                RingPosition<load_stages(C, kIsV)>& ring, unsigned& tail_parity) {
   constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
   using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params>;
   // Three consumer warpgroups leave loading threads too few registers to look up pages.
@@ -92,7 +92,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
 #pragma unroll 1
   for (; i <= count; ++i) {
     // Blocks behind those that may have, or wait for, a tail.
-    if (kStartsAlone && load.has_memory() && i > (kIsV ? load_stages(C) : 0)) break;
+    if (kStartsAlone && load.has_memory() && i > (kIsV ? load_stages(C, kIsV) : 0)) break;
     const int first_key = keys.end - i * C.tile_n;
     const unsigned full = all_full[ring.slot()];
     const unsigned slot = slots + ring.slot() * slot_bytes;
@@ -106,9 +106,9 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     if constexpr (C.kv_copy == KvCopy::tma) {
       load.load_boxes(slot, full, tail, first_key, pages[0]);
       if constexpr (kIsV) {
-        if (i > 1 && load_stages(C) > 1) finish_tail();
+        if (i > 1 && load_stages(C, kIsV) > 1) finish_tail();
         if (i == 1 && load.has_tail(first_key)) slot_of_tail = ring.slot();
-        if (load_stages(C) == 1) finish_tail();
+        if (load_stages(C, kIsV) == 1) finish_tail();
       }
     } else {
       load.copy_keys(slot, first_key, pages);
@@ -121,7 +121,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     }
     ring.advance();
   }
-  if constexpr (kIsV && C.kv_copy == KvCopy::tma && load_stages(C) > 1) finish_tail();
+  if constexpr (kIsV && C.kv_copy == KvCopy::tma && load_stages(C, kIsV) > 1) finish_tail();
   if constexpr (kStartsAlone) {
     if (i > count) return;
     if (ptx::elect_sync()) start_alone<C>(load, slots, slot_bytes, all_full, all_empty, keys.end, i, count, ring);
@@ -133,7 +133,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
 // The warps of K and V, as produce().
 template <Config C, bool kIsV, class Walk>
 __device__ __forceinline__ void produce_keys(const Params& p, const Walk& schedule, unsigned smem) {
-  RingPosition<load_stages(C)> ring;
+  RingPosition<load_stages(C, kIsV)> ring;
   unsigned tail_parity = 0;
   TileIndex tile{0, 0};
 #pragma unroll 1

@@ -58,7 +58,7 @@ __device__ __forceinline__ void Consumer<C>::walk_promoting(bool is_first, Accum
 #pragma unroll 1
     for (; blocks >= max(last, 1); --blocks) step_of_block();
     if (last > 0) {
-      promote<C>(output, smem, warpgroup);
+      promote<C>(output, rows.sum, smem, warpgroup);
       accumulate = 0;
     }
     is_first = false;

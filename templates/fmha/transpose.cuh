@@ -53,7 +53,9 @@ __device__ __forceinline__ void transpose_tiles(const Params& p, const Schedule<
   constexpr LoadRing kRing = load_ring(C, true);
   constexpr Barriers kBarriers = barriers(C);
   const int warp = static_cast<int>(threadIdx.x) / 32 % kTransposingWarps;
-  RingPosition<C.stages> ring;  // of both
+  constexpr bool kIsOneRing = raw_v_stages(C) == C.stages;  // loading threads have few registers
+  RingPosition<C.stages> ring;
+  RingPosition<raw_v_stages(C)> other;
   TileIndex tile{0, 0};
 #pragma unroll 1
   for (int round = 0; schedule.has(round); round = schedule.next(round, tile)) {
@@ -61,16 +63,18 @@ __device__ __forceinline__ void transpose_tiles(const Params& p, const Schedule<
     const int count = loaded_keys<C>(p, tile).count;
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-      ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, ring.slot()), ring.parity());
+      const int raw_slot = kIsOneRing ? ring.slot() : other.slot();
+      ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw_slot), kIsOneRing ? ring.parity() : other.parity());
       ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_empty>(smem, ring.slot()), ring.parity() ^ 1);
-      transpose_block<C>(smem + kRing.offset + ring.slot() * kRing.slot_bytes,
+      transpose_block<C>(smem + kRing.offset + raw_slot * kRing.slot_bytes,
                          smem + smem_layout(C).v.offset + ring.slot() * v_slot_bytes(C), warp);
       ptx::fence_proxy_async_shared();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
         ptx::mbarrier_arrive(barrier_at<kBarriers.v_full>(smem, ring.slot()));
-        ptx::mbarrier_arrive(barrier_at<kRing.empty>(smem, ring.slot()));
+        ptx::mbarrier_arrive(barrier_at<kRing.empty>(smem, raw_slot));
       }
+      if constexpr (!kIsOneRing) other.advance();
       ring.advance();
     }
   }

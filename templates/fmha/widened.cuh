@@ -27,7 +27,7 @@ __device__ __forceinline__ void init_raw_barriers(unsigned smem) {
   for (int is_v = is_8_bit(C.facts) ? 1 : 0; is_v < 2; ++is_v) {
     const LoadRing ring = load_ring(C, is_v == 1);
 #pragma unroll
-    for (int i = 0; i < load_stages(C); ++i) {
+    for (int i = 0; i < load_stages(C, is_v == 1); ++i) {
       ptx::mbarrier_init(smem + ring.full[i], kLoaders);
       ptx::mbarrier_init(smem + ring.empty[i], is_8_bit(C.facts) ? kTransposingWarps : kWideningWarps);
     }
@@ -37,7 +37,7 @@ __device__ __forceinline__ void init_raw_barriers(unsigned smem) {
 // The key blocks of a tile for dense keys; as load_kv of producer.cuh.
 template <Config C, bool kIsV>
 __device__ __forceinline__ void load_raw(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
-                                         bool is_real, RingPosition<load_stages(C)>& ring) {
+                                         bool is_real, RingPosition<load_stages(C, kIsV)>& ring) {
   constexpr LoadRing kRing = load_ring(C, kIsV);
   const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
   const LoadedKeys keys = loaded_keys<C>(p, tile);
@@ -56,7 +56,7 @@ __device__ __forceinline__ void load_raw(const Params& p, unsigned smem, const T
 // A loading warp: V; or Q and K, of each tile Q first.
 template <Config C, bool kIsV>
 __device__ __forceinline__ void load_tiles(const Params& p, const Schedule<C>& schedule, unsigned smem) {
-  RingPosition<load_stages(C)> ring;
+  RingPosition<load_stages(C, kIsV)> ring;
   RingPosition<C.q_stages> q_ring;
   [[maybe_unused]] unsigned tail_parity = 0;
   TileIndex tile{0, 0};
@@ -105,7 +105,7 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& 
   constexpr BarrierRow kFull = kIsV ? kBarriers.v_full : kBarriers.k_full;
   constexpr BarrierRow kEmpty = kIsV ? kBarriers.v_empty : kBarriers.k_empty;
   const int thread = static_cast<int>(threadIdx.x) % (32 * kWideningWarps);
-  RingPosition<load_stages(C)> raw;
+  RingPosition<load_stages(C, kIsV)> raw;
   RingPosition<C.stages> wide;
   TileIndex tile{0, 0};
 #pragma unroll 1

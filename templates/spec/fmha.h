@@ -127,7 +127,7 @@ struct SmemLayout {
   SmemRegion raw_k;      // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
   SmemRegion raw_v;      // as raw_k; before it is transposed: as k, [raw_v_stages]
   SmemRegion joined;     // mma.sync: [warp][16][2], references and sums, fp32; [16 rows of O], fp32
-  SmemRegion promoted;   // 8 bits in all: [consumer warpgroup]: [columns / 8][thread][4], fp32 sums, and [thread][2]
+  SmemRegion promoted;   // 8 bits in all: [consumer warpgroup]: [words / 4][thread][4], sums, and [thread][2]
   SmemRegion present;    // two pools: [stages], a bit for each key of K's slot: fmha/pools.cuh
   SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles
   SmemRegion passed;     // [kPassedTiles], what the roles are told of a tile: fmha/passed_tiles.cuh
@@ -653,12 +653,9 @@ TESSERA_HD constexpr bool fits_8_bit(const AttentionFacts& f, bool copies_querie
   if (f.kv_layout != KvLayout::dense || is_ragged(f) || copies_queries) return false;
   return tile_n <= 64 || (f.window == Window::none && f.seqused == UsedLengths::none);
 }
-// At head_dim 256 promoted sums of 128 rows leave room for one slot of 64 keys; without them 128x96 with two has 1.3
-// times the speed (1,047 against 777 TFLOP/s, 1,043 against 806 causal).
-TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, bool copies_queries, bool promotes) {
+TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, bool copies_queries) {
   for (const Tile& tile : kTilesOf8Bit) {
     if (tile.head_dim != f.head_dim || tile.head_dim_v != f.head_dim_v) continue;
-    if (promotes && tile.head_dim == 256 && tile.tile_m == 128 && tile.stages > 1) continue;
     if (fits_8_bit(f, copies_queries, tile.tile_m, tile.tile_n)) return tile;
   }
   return {f.head_dim, f.head_dim_v, 64, 64, 2};
@@ -679,22 +676,22 @@ TESSERA_HD constexpr Tile tile_of_pools(const AttentionFacts& f, int pack_gqa) {
   return tile;
 }
 
-// The tile that a Problem with these facts and packed heads gets which pins none. `promotes`: sums of 8 bits.
-TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, long long seqlen_k, bool promotes) {
+// The tile that a Problem with these facts and packed heads gets which pins none.
+TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, long long seqlen_k) {
   if (has_pools(f)) return tile_of_pools(f, pack_gqa);
   Config packed;
   packed.pack_gqa = pack_gqa;
-  if (is_8_bit(f)) return tile_of_8_bit(f, copies_q(packed), promotes);
+  if (is_8_bit(f)) return tile_of_8_bit(f, copies_q(packed));
   if (widens_keys(f)) return tile_of_widened(f, copies_q(packed));
   if (f.v_layout == Layout::k_major) return tile_of_k_major(f.head_dim, f.head_dim_v);
   return has_plain_loads(f) && !copies_q(packed) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)
                                                  : tile_of_pages(f, copies_q(packed));
 }
 
-// standard_tile() with 128-byte swizzle, or the widest that divides the rows, completed.
+// standard_tile() with 128-byte swizzle, or the widest that divides the rows, completed. `promotes`: sums of 8 bits.
 TESSERA_HD constexpr Config default_config(const AttentionFacts& facts, int pack_gqa = 1, long long seqlen_k = -1,
                                            bool promotes = true) {
-  const Tile tile = standard_tile(facts, pack_gqa, seqlen_k, promotes);
+  const Tile tile = standard_tile(facts, pack_gqa, seqlen_k);
   Config c;
   c.facts = facts;
   c.pack_gqa = pack_gqa;

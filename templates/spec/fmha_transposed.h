@@ -20,7 +20,7 @@
 //
 // Sums. Of an accumulator of 8-bit products the tensor cores keep 13 fraction bits, and of a product what these bits
 // reach: where many keys have the same weight each is cut by more the more came before it, and in the end it counts for
-// nothing. So O of some keys (promote_every) is added to fp32 sums in shared memory (promoted), and begins anew.
+// nothing. So O of some keys (promote_every) is added in fp32 to sums in shared memory (promoted), and begins anew.
 //
 // Descales, fp32 [batch, heads_kv] or null (1): q_descale and k_descale are factors of the scale of the scores,
 // v_descale one of a finished row of O. Behind softmax_scale, or the parameters of pages, the entry has
@@ -36,14 +36,21 @@ namespace tessera::fmha {
 inline constexpr int kTransposingWarps = 2;
 inline constexpr int kLowered = 6;  // powers of two; the slack of a reference is 8
 inline constexpr int kKeysOfPromotion = 1024;
+inline constexpr int kPromotedShift = 6;  // powers of two between a row's sum and its factor: fmha/promoted.cuh
 
 // Of a transposed block: the widest whose span divides its keys.
 TESSERA_HD constexpr Swizzle transposed_swizzle(const Config& c) {
   return c.tile_n % 128 == 0 ? Swizzle::b128 : c.tile_n % 64 == 0 ? Swizzle::b64 : Swizzle::b32;
 }
 
+// Whether sums are kept as f16, in half of the room: those of 128 rows and 256 columns leave one slot for 64 keys
+// otherwise.
+TESSERA_HD constexpr bool keeps_f16_sums(long long tile_m, long long columns) { return tile_m * columns >= 128 * 256; }
+TESSERA_HD constexpr bool keeps_f16_sums(const Config& c) { return keeps_f16_sums(c.tile_m, v_columns(c)); }
 // Of a warpgroup: its rows' sums, and two factors of each thread.
-TESSERA_HD constexpr int promoted_sums_bytes(const Config& c) { return kRowsPerWarpgroup * v_columns(c) * 4; }
+TESSERA_HD constexpr int promoted_sums_bytes(const Config& c) {
+  return kRowsPerWarpgroup * v_columns(c) * (keeps_f16_sums(c) ? 2 : 4);
+}
 TESSERA_HD constexpr int promoted_slot_bytes(const Config& c) {
   return c.promote_every > 0 ? promoted_sums_bytes(c) + 128 * 8 : 0;
 }
@@ -56,7 +63,9 @@ TESSERA_HD constexpr int default_promotion(const Config& c) {
   return c.tile_n > kKeysOfPromotion ? c.tile_n : kKeysOfPromotion / c.tile_n * c.tile_n;
 }
 
-// Slots of V as it was loaded: as many as of K.
-TESSERA_HD constexpr int raw_v_stages(const Config& c) { return transposes_v(c) ? c.stages : raw_stages(c); }
+// Slots of V as it was loaded.
+TESSERA_HD constexpr int raw_v_stages(const Config& c) {
+  return transposes_v(c) ? transposing_stages(c) : raw_stages(c);
+}
 
 }  // namespace tessera::fmha

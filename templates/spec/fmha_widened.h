@@ -75,7 +75,16 @@ TESSERA_HD constexpr int raw_stages(const Config& c) {
   return stages < 1 ? 1 : stages;
 }
 
+// Slots of V as it was loaded where it is transposed: as many as of K. Beside the sums of 256 columns there is room for
+// two slots of what consumers read if there is one of these, which is free again as soon as its block is transposed.
+TESSERA_HD constexpr int transposing_stages(const Config& c) {
+  return c.promote_every > 0 && c.tile_m * v_columns(c) >= 128 * 256 ? 1 : c.stages;
+}
+
 // Slots of the rings that loading warps fill.
-TESSERA_HD constexpr int load_stages(const Config& c) { return has_widening_warps(c) ? raw_stages(c) : c.stages; }
+TESSERA_HD constexpr int load_stages(const Config& c, bool is_v) {
+  if (has_widening_warps(c)) return raw_stages(c);
+  return is_v && transposes_v(c) ? transposing_stages(c) : c.stages;
+}
 
 }  // namespace tessera::fmha

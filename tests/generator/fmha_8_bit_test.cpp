@@ -100,7 +100,10 @@ TEST_CASE("e4m3 attention: the default of every head_dim, promoted after 1,024 k
   }
   const fmha::Config whole = config_of({{"head_dim", "256"}}),
                      bare = config_of({{"head_dim", "256"}, {"promote_every", "0"}});
-  CHECK(std::array{whole.tile_m, whole.tile_n, whole.stages} == std::array{128, 64, 1});
+  CHECK(std::array{whole.tile_m, whole.tile_n, whole.stages} == std::array{128, 96, 2});
+  CHECK(fmha::keeps_f16_sums(whole));
+  CHECK(std::array{fmha::raw_v_stages(whole), fmha::raw_v_stages(bare)} == std::array{1, 2});
+  CHECK_FALSE(fmha::keeps_f16_sums(config_of({{"head_dim", "128"}})));
   CHECK(std::array{bare.tile_m, bare.tile_n, bare.stages} == std::array{128, 96, 2});
 }
 

@@ -199,9 +199,9 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     CHECK(bytes("q") * fmha::row_groups(config) * config.q_stages == layout.q.bytes);
     const bool is_widened = fmha::has_widening_warps(config), is_raw_v = is_widened || fmha::transposes_v(config);
     CHECK(bytes("k") == fmha::load_ring(config, false).slot_bytes);
-    CHECK(bytes("k") * fmha::load_stages(config) == (is_widened ? layout.raw_k : layout.k).bytes);
+    CHECK(bytes("k") * fmha::load_stages(config, false) == (is_widened ? layout.raw_k : layout.k).bytes);
     CHECK(bytes("v") == fmha::load_ring(config, true).slot_bytes);
-    CHECK(bytes("v") * fmha::load_stages(config) == (is_raw_v ? layout.raw_v : layout.v).bytes);
+    CHECK(bytes("v") * fmha::load_stages(config, true) == (is_raw_v ? layout.raw_v : layout.v).bytes);
     CHECK(launch.tensor_maps.size() == (has_descales(config.facts) ? 3 : 4));
     if (!has_descales(config.facts))
       CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));

@@ -40,9 +40,10 @@ TEST_CASE("8 bits in all: slots begin where patterns do, regions follow each oth
   for_8_bit([](const Config& c) {
     const SmemLayout layout = smem_layout(c);
     CHECK(layout.raw_k.bytes == 0);
-    CHECK(layout.raw_v.bytes == c.stages * c.tile_n * v_columns(c));
+    CHECK(layout.raw_v.bytes == raw_v_stages(c) * c.tile_n * v_columns(c));
     CHECK(layout.promoted.offset == end_of(layout.raw_v));
-    CHECK(layout.promoted.bytes == (c.promote_every > 0 ? c.tile_m * (v_columns(c) * 4 + 16) : 0));
+    CHECK(layout.promoted.bytes ==
+          (c.promote_every > 0 ? c.tile_m * (v_columns(c) * (keeps_f16_sums(c) ? 2 : 4) + 16) : 0));
     CHECK(layout.barriers.offset == end_of(layout.promoted));
     CHECK(barriers(c).raw_v_empty[raw_v_stages(c)] == static_cast<unsigned>(layout.total_bytes));
     CHECK(k_slot_bytes(c) % swizzle_repeat_bytes(c.swizzle) == 0);
