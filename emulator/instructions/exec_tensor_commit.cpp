@@ -19,6 +19,11 @@ class Commit final : public CopyOperation {
   std::shared_ptr<TensorProgress> progress;
   std::uint64_t wanted = 0;
 
+  AsyncWork work() const override {
+    AsyncWork work = CopyOperation::work();
+    work.kind = AsyncWork::Kind::commit;
+    return work;
+  }
   bool is_ready() const override { return progress->completed >= wanted; }
   bool only_tells(const Cta& cta) const override {
     return std::find(destinations.begin(), destinations.end(), &cta) != destinations.end();

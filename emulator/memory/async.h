@@ -25,7 +25,17 @@ struct Instruction;
 
 /// What an operation is to the time model (time/clock.h).
 struct AsyncWork {
-  enum class Kind : std::uint8_t { other, wgmma, tensor, load, store_read, store_write, lane_copies, remote_store };
+  enum class Kind : std::uint8_t {
+    other,
+    wgmma,
+    tensor,
+    commit,
+    load,
+    store_read,
+    store_write,
+    lane_copies,
+    remote_store
+  };
   Kind kind = Kind::other;
   std::uint64_t bytes = 0;   ///< of global memory, or between CTAs
   std::uint64_t global = 0;  ///< where they lie; 0: in shared memory

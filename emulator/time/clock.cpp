@@ -109,6 +109,8 @@ Cause Clock::cause_of(const InstructionCost& cost) const {
       return Cause::exponent;
     case Pipe::memory:
       return Cause::shared_memory;
+    case Pipe::tensor:
+      return Cause::tensor_core;
     default:
       return Cause::issue;
   }
@@ -169,7 +171,9 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
     warp.block_end = std::max(warp.block_end, start);
   }
   double ready = start + cost.time.latency + (cost.repeat - 1);
-  Cause cause = cost.time.pipe == Pipe::mufu ? Cause::exponent : Cause::arithmetic;
+  Cause cause = cost.time.pipe == Pipe::mufu     ? Cause::exponent
+                : cost.time.pipe == Pipe::tensor ? Cause::tensor_core
+                                                 : Cause::arithmetic;
   switch (cost.kind) {
     case CostKind::shared:
     case CostKind::global:
@@ -236,9 +240,9 @@ void Clock::completing(const AsyncOperation& operation, double time) {
   in_operation_ = true;
   current_ = nullptr;
   const AsyncWork work = operation.work();
-  completed_ = work.kind == AsyncWork::Kind::load                                            ? Cause::copy_engine
-               : work.kind == AsyncWork::Kind::wgmma || work.kind == AsyncWork::Kind::tensor ? Cause::tensor_core
-                                                                                             : Cause::copies;
+  const bool is_tensor = work.kind == AsyncWork::Kind::wgmma || work.kind == AsyncWork::Kind::tensor ||
+                         work.kind == AsyncWork::Kind::commit;
+  completed_ = work.kind == AsyncWork::Kind::load ? Cause::copy_engine : is_tensor ? Cause::tensor_core : Cause::copies;
   if (work.cta != nullptr)
     if (const auto found = sm_of_.find(work.cta); found != sm_of_.end()) operation_sm_ = found->second;
 }
@@ -342,12 +346,10 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
     case AsyncWork::Kind::tensor:
       over = tensor_operation(work, sm);
       break;
+    case AsyncWork::Kind::commit:  // tells when what was issued before it is done
+      over = std::max(time_, sm.tensor_done);
+      break;
     case AsyncWork::Kind::other:
-      // A commit tells when what was issued before it is done.
-      if (current_ != nullptr && current_in_->opcode.starts_with("tcgen05.commit")) {
-        over = std::max(time_, sm.tensor_done);
-        break;
-      }
       over = time_ + gpu_.smem_latency;
       break;
   }
@@ -401,7 +403,7 @@ void Clock::add_to(LaunchTime& result) const {
     sum.hbm_busy += sm.hbm_busy;
   }
   const auto add = [&](const char* name, double busy) { result.units.push_back({name, total > 0 ? busy / total : 0}); };
-  add("tensor core", sum.tensor_busy);
+  add("tensor core", sum.tensor_busy + sum.pipe_busy[static_cast<std::size_t>(Pipe::tensor)]);
   add("issue slots", sum.issue_busy);
   add("fma pipe", sum.pipe_busy[static_cast<std::size_t>(Pipe::fma)]);
   add("alu pipe", sum.pipe_busy[static_cast<std::size_t>(Pipe::alu)]);

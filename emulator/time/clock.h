@@ -105,6 +105,9 @@ class Clock {
   void completing(const AsyncOperation& operation, double time);
   void set_event(double time, bool is_operation) { time_ = time, in_operation_ = is_operation; }
   double admit_delay() const { return gpu_.cta_start; }
+  bool is_mma(const Instruction& in) const {
+    return costs_.by_pc[static_cast<std::size_t>(&in - code_)].kind == CostKind::mma;
+  }
 
   // --- of the queue of asynchronous operations
   /// When an operation that is pushed now is over.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "emulator/syntax/isa.h"
 
@@ -149,7 +150,14 @@ std::string class_name(const Instruction& in, double& repeat, CostKind& kind) {
   if (first == "shfl") return "shuffle";
   if (is_any(first, {"vote", "match", "activemask"})) return "vote";
   if (first == "redux") return "redux";
-  if (first == "mma") return "mma";
+  if (first == "wmma" && opcode.find("mma.sync") == std::string_view::npos) {
+    kind = opcode.find(".shared") != std::string_view::npos ? CostKind::shared : CostKind::global;
+    return kind == CostKind::shared ? "shared" : "global";
+  }
+  if (first == "mma" || first == "wmma") {
+    kind = CostKind::mma;
+    return "mma";
+  }
   if (is_any(first, {"prmt", "bfe", "bfi", "bfm"})) return "permute";
   if (is_any(first,
              {"prefetch", "discard", "applypriority", "createpolicy", "nanosleep", "isspacep", "mapa", "getctarank"}))
@@ -160,6 +168,76 @@ std::string class_name(const Instruction& in, double& repeat, CostKind& kind) {
 }
 
 namespace {
+
+double number_after(std::string_view text, std::size_t at) {
+  double number = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) number = 10 * number + (text[at] - '0');
+  return number;
+}
+
+// "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32": 2 M N K operations; a sparse A has half of K stored, and the
+// hardware is counted by what it multiplies.
+double mma_operations(std::string_view opcode) {
+  std::size_t m = opcode.find(".m1");
+  if (m == std::string_view::npos) m = opcode.find(".m8");
+  const std::size_t n = opcode.find('n', m), k = opcode.find('k', n);
+  if (k == std::string_view::npos) return 0;
+  const double product = number_after(opcode, m + 2) * number_after(opcode, n + 1) * number_after(opcode, k + 1);
+  return opcode.find(".sp") != std::string_view::npos ? product : 2 * product;
+}
+
+std::string mma_form(std::string_view opcode) {
+  if (opcode.find("kind::mxf4") != std::string_view::npos) return "mxf4";
+  if (opcode.find("kind::mxf8f6f4") != std::string_view::npos) return "mxf8f6f4";
+  std::vector<std::string_view> types;
+  for (std::size_t at = 0; at < opcode.size();) {
+    const std::size_t end = std::min(opcode.find('.', at), opcode.size());
+    const std::string_view word = opcode.substr(at, end - at);
+    at = end + 1;
+    if (is_any(word, {"f32", "f16", "f64", "s32", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "s8", "u8",
+                      "s4", "u4", "b1"}))
+      types.push_back(word);
+  }
+  if (types.size() < 2) return {};
+  std::string_view a = types[1];
+  if (a == "bf16") a = "f16";
+  if (is_any(a, {"e5m2", "e3m2", "e2m3", "e2m1"})) a = "e4m3";
+  if (is_any(a, {"u8", "s4", "u4"})) a = "s8";
+  return std::string(a) + (types[0] == "f16" ? " to f16" : "");
+}
+
+// What the description says of this type; a type that it does not know is as fast as 16 bits are.
+void describe_mma(const Instruction& in, const GpuTime& gpu, InstructionCost& cost) {
+  const double operations = mma_operations(in.opcode);
+  auto found = gpu.mma.find(mma_form(in.opcode));
+  if (found == gpu.mma.end()) found = gpu.mma.find("f16");
+  if (found == gpu.mma.end() || operations == 0) return;
+  cost.time.pipe = Pipe::tensor;
+  cost.time.interval = operations * gpu.sub_cores / found->second.flop_per_clock;
+  cost.time.latency = found->second.latency;
+}
+
+// The assembler gives a few instructions behind a branch forward a predicate, and the branch goes: no block ends there.
+// How many it takes is not documented; these are what a bounds check around one load and its use has.
+bool becomes_predicate(const Entry& entry, std::size_t pc) {
+  constexpr std::size_t kMost = 8;
+  const Instruction& branch = entry.code[pc];
+  if (!branch.opcode.starts_with("bra") || branch.guard == kNoGuard || branch.num_operands == 0) return false;
+  const auto target = static_cast<std::size_t>(branch.op[0].value);
+  if (branch.op[0].kind != Operand::Kind::label || target <= pc || target - pc - 1 > kMost) return false;
+  for (std::size_t i = pc + 1; i < target; ++i) {
+    double repeat = 1;
+    CostKind kind{};
+    const std::string name = class_name(entry.code[i], repeat, kind);
+    const bool is_load =
+        (kind == CostKind::global || kind == CostKind::shared) && entry.code[i].opcode.starts_with("ld.");
+    if (entry.code[i].opcode.find("volatile") != std::string_view::npos) return false;
+    if (!is_load && kind != CostKind::plain && kind != CostKind::free) return false;
+    if (name == "branch" || name == "sync" || name == "vote" || name == "shuffle" || name.starts_with("mbarrier"))
+      return false;
+  }
+  return true;
+}
 
 class Numbering {
  public:
@@ -202,11 +280,16 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     const Instruction& in = entry.code[pc];
     InstructionCost& cost = costs.by_pc[pc];
     cost.time = gpu.class_of(class_name(in, cost.repeat, cost.kind));
+    if (cost.kind == CostKind::mma) describe_mma(in, gpu, cost);
     cost.access = classify_access(in);
     const bool is_arithmetic =
         cost.time.pipe == Pipe::fma || cost.time.pipe == Pipe::alu || cost.time.pipe == Pipe::mufu;
     cost.is_movable = cost.kind == CostKind::plain && is_arithmetic && !in.opcode.starts_with("vote");
     cost.ends_block = cost.time.pipe == Pipe::branch || in.opcode.starts_with("bar") || in.opcode.starts_with("vote");
+    if (becomes_predicate(entry, pc)) {
+      cost.kind = CostKind::free;
+      cost.ends_block = false;
+    }
     cost.first = static_cast<std::uint32_t>(costs.places.size());
     const bool is_wgmma = cost.kind == CostKind::wgmma;
     if (in.guard != kNoGuard) numbering.add(in.guard);

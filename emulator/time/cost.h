@@ -24,6 +24,7 @@ enum class CostKind : std::uint8_t {
   local,
   atomic,
   wgmma,
+  mma,  ///< of a warp, in registers
   tma,
   copy,
   wait,

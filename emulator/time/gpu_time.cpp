@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kPipeNames[kPipes] = {"none", "fma", "alu", "mufu", "memory", "branch", "tensor memory"};
+constexpr const char* kPipeNames[kPipes] = {"none",   "fma",    "alu",           "mufu",
+                                            "memory", "branch", "tensor memory", "tensor core"};
 
 class Reader {
  public:
@@ -52,9 +53,13 @@ class Reader {
   const std::string& file_;
 };
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
+// "RTX 5090" and "rtx5090" are one.
+std::string plain(std::string_view text) {
+  std::string name;
+  for (const char c : text)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
 }
 
 void read_classes(const Reader& reader, GpuTime& gpu) {
@@ -103,6 +108,18 @@ void read_tcgen05(const Reader& reader, GpuTime& gpu) {
     gpu.tcgen05[form] = {number("per_n"), number("operands"), number("operands_per_n"), number("latency")};
   }
   gpu.tcgen05_copy = reader.leaf("tcgen05", "copy");
+}
+
+void read_mma(const Reader& reader, GpuTime& gpu) {
+  if (!reader.root().contains("mma")) return;
+  for (const auto& [form, json] : reader.root().at("mma").items()) {
+    const std::string path = "mma." + form;
+    const auto number = [&](const char* key) {
+      return reader.number(reader.object(json, path + ".", key), path + "." + key);
+    };
+    gpu.mma[form] = {number("flop_per_clock"), number("latency")};
+    if (gpu.mma[form].flop_per_clock <= 0) reader.refuse(path + ".flop_per_clock: must be more than 0");
+  }
 }
 
 }  // namespace
@@ -182,10 +199,13 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   read_classes(reader, gpu);
   read_wgmma(reader, gpu);
   read_tcgen05(reader, gpu);
+  read_mma(reader, gpu);
   return gpu;
 }
 
 int sms_of(const GpuTime& gpu) { return gpu.sms; }
+const std::string& arch_of(const GpuTime& gpu) { return gpu.arch; }
+const std::string& name_of(const GpuTime& gpu) { return gpu.name; }
 
 std::vector<std::string> gpu_time_names() {
   std::vector<std::string> names;
@@ -195,7 +215,7 @@ std::vector<std::string> gpu_time_names() {
 
 std::shared_ptr<const GpuTime> find_gpu_time(const std::string& name_or_path) {
   for (const EmbeddedGpu& gpu : embedded_gpus())
-    if (gpu.name == lower(name_or_path))
+    if (plain(gpu.name) == plain(name_or_path))
       return std::make_shared<const GpuTime>(read_gpu_time(gpu.text, std::string(gpu.name)));
   if (name_or_path.find('/') == std::string::npos && !name_or_path.ends_with(".json"))
     throw Error(ErrorKind::usage, fmt::format("--time {}: no such GPU: {}, or a JSON file", name_or_path,

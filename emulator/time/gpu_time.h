@@ -16,8 +16,8 @@
 
 namespace tessera::emulator {
 
-enum class Pipe : std::uint8_t { none, fma, alu, mufu, memory, branch, tensor_memory };
-inline constexpr std::size_t kPipes = 7;
+enum class Pipe : std::uint8_t { none, fma, alu, mufu, memory, branch, tensor_memory, tensor };
+inline constexpr std::size_t kPipes = 8;
 const char* to_string(Pipe pipe);
 
 struct ClassTime {
@@ -37,6 +37,11 @@ struct IntervalTable {
 struct TensorForm {
   double per_n = 0, operands = 0, operands_per_n = 0, latency = 0;
   double interval(double n) const { return std::max(per_n * n, operands + operands_per_n * n); }
+};
+
+/// mma.sync of one type: what all sub-cores of a multiprocessor do together in a cycle, and a result's latency.
+struct MmaTime {
+  double flop_per_clock = 0, latency = 0;
 };
 
 struct GpuTime {
@@ -64,6 +69,9 @@ struct GpuTime {
 
   std::map<std::string, TensorForm> tcgen05;  ///< by "cg1 m128 smem": CTAs, M, where A lies
   double tcgen05_copy = 0;                    ///< cycles of a tcgen05.cp
+
+  /// By the type of A, and of D where that is not f32: "f16", "f16 to f16", "e4m3", "s8", "mxf8f6f4", "mxf4".
+  std::map<std::string, MmaTime> mma;
 
   double tma_issue = 0;  ///< cycles of the issuing warp
   double tma_bytes_per_clock = 0, tma_least = 0;

@@ -113,6 +113,85 @@ TEST_CASE("time: who waits at an mbarrier goes on after the arrival and the hand
   CHECK(time.roles.front().waits.at("mbarrier") > 1000);
 }
 
+TEST_CASE("time: a bounds check around a load is a predicate, and loads do not wait for each other's uses") {
+  const auto kernel = [](int count, bool is_checked) {
+    std::string body = "shl.b32 r4, r0, 2;\ncvt.u64.u32 d1, r4;\nadd.u64 d1, d0, d1;\nmov.f32 f0, 0f00000000;\n";
+    for (int i = 0; i < count; ++i) {
+      if (is_checked) body += fmt::format("setp.gt.u32 p, r0, 512;\n@p bra L{};\n", i);
+      body += fmt::format("ld.global.f32 f1, [d1];\nfma.rn.f32 f0, f1, f1, f0;\n");
+      if (is_checked) body += fmt::format("L{}:\n", i);
+    }
+    return body + "st.shared.f32 [r3], f0;\n";
+  };
+  const double latency = h200().l2_latency;
+  CHECK(cycles(kernel(24, true)) < cycles(kernel(24, false)) + latency);
+  CHECK(cycles(kernel(24, true)) < cycles(kernel(8, true)) + latency);
+}
+
+TEST_CASE("time: mma.sync keeps the rate of its type, and a chain its latency") {
+  const auto cycles_of = [](const char* gpu, const std::string& type, int chains, int count) {
+    DeviceOptions options;
+    options.time = find_gpu_time(gpu);
+    options.arch = arch_of(*options.time);
+    options.num_sms = sms_of(*options.time);
+    EmulatedDevice device(options);
+    std::string body;
+    for (int i = 0; i < 8; ++i) body += fmt::format("mov.f32 f{}, 0f00000000;\n", i);
+    for (int i = 0; i < count; ++i)
+      body += fmt::format(
+          "mma.sync.aligned.{0} {{f{1},f{2},f{3},f{4}}}, {{r0,r0,r0,r0}}, {{r0,r0}}, {{f{1},f{2},f{3},f{4}}};\n", type,
+          4 * (i % chains), 4 * (i % chains) + 1, 4 * (i % chains) + 2, 4 * (i % chains) + 3);
+    std::vector<std::uint32_t> values(1024);
+    std::string text = entry(body);
+    text.replace(text.find("sm_90a"), 6, options.arch);
+    REQUIRE(tessera::testing::run_test_entry(device, text, values, 128).empty());
+    return device.take_times().at(0).cycles;
+  };
+  const auto each = [&](const char* gpu, const std::string& type, int chains) {
+    return (cycles_of(gpu, type, chains, 96) - cycles_of(gpu, type, chains, 32)) / 64;
+  };
+  const std::string bf16 = "m16n8k16.row.col.f32.bf16.bf16.f32", fp8 = "m16n8k32.row.col.f32.e4m3.e4m3.f32";
+  // 4,096 operations of each of four sub-cores, at 512 and 1,024 a clock; 8,192 at 1,024.
+  CHECK(each("rtx5090", bf16, 2) == doctest::Approx(32).epsilon(0.02));
+  CHECK(each("rtx5090", bf16, 1) == doctest::Approx(35).epsilon(0.02));
+  CHECK(each("PRO 6000", bf16, 2) == doctest::Approx(35.0 / 2).epsilon(0.02));  // two chains of 35 cycles
+  CHECK(each("rtx5090", fp8, 2) == doctest::Approx(32).epsilon(0.02));
+}
+
+TEST_CASE("time: without values tcgen05 takes its time, and nobody looks at what was not computed") {
+  const auto time_of_products = [](int count) {
+    DeviceOptions options;
+    options.time = find_gpu_time("b200");
+    options.arch = arch_of(*options.time);
+    options.num_sms = sms_of(*options.time);
+    options.skips_values = true;
+    EmulatedDevice device(options);
+    std::string body =
+        "mov.u32 r6, bar;\nadd.u32 r7, r1, 16384;\nsetp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\n"
+        "setp.lt.u32 p, r0, 32;\n@p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r1], 256;\nbar.sync 0;\n"
+        "ld.shared.u32 r8, [r1];\nmov.u32 r9, 138413200;\nshr.u32 r10, r7, 4;\ncvt.u64.u32 d2, r10;\n"
+        "or.b64 d2, d2, 0x4000404000000000;\n";  // the descriptor's fixed fields: 128-byte swizzle, 1,024 bytes apart
+    for (int i = 0; i < count; ++i) body += "@q tcgen05.mma.cta_group::1.kind::f16 [r8], d2, d2, r9, p;\n";
+    body +=
+        "@q tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [r6];\n"
+        "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n"
+        "tcgen05.fence::after_thread_sync;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {r11}, [r8];\n"
+        "tcgen05.wait::ld.sync.aligned;\nbar.sync 0;\nsetp.lt.u32 p, r0, 32;\n"
+        "@p tcgen05.dealloc.cta_group::1.sync.aligned.b32 r8, 256;\n";
+    std::string text = entry(body);
+    text.replace(text.find("sm_90a"), 6, options.arch);
+    std::vector<std::uint32_t> values(1024);
+    const auto findings = tessera::testing::run_test_entry(device, text, values, 32);
+    for (const auto& finding : findings) CAPTURE(finding.message);
+    REQUIRE(findings.empty());
+    return device.take_times().at(0);
+  };
+  const LaunchTime few = time_of_products(16), many = time_of_products(80);
+  CHECK((many.cycles - few.cycles) / 64 == doctest::Approx(128).epsilon(0.01));  // N / 2
+  REQUIRE(!many.roles.empty());
+  CHECK(many.roles.front().waits.at("tensor core") > 64 * 100);
+}
+
 TEST_CASE("time: results are those without a clock") {
   const std::string body =
       "shl.b32 r4, r0, 2;\ncvt.u64.u32 d1, r4;\nadd.u64 d1, d0, d1;\nst.shared.u32 [r3], r0;\nbar.sync 0;\n"
@@ -136,7 +215,9 @@ TEST_CASE("time: descriptions") {
     const std::shared_ptr<const GpuTime> gpu = find_gpu_time(name);
     CHECK(gpu->sms > 0);
     CHECK(gpu->classes.contains("exponent"));
+    CHECK((gpu->wgmma.empty() != gpu->mma.empty()));
   }
+  CHECK(find_gpu_time("RTX 5090")->sms == 170);
   const IntervalTable table{{{64, 32}, {128, 64}, {256, 128}}};
   CHECK(table.at(8) == 32);
   CHECK(table.at(96) == 48);

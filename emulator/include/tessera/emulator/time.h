@@ -21,6 +21,9 @@ std::vector<std::string> gpu_time_names();
 
 /// Multiprocessors of the described GPU.
 int sms_of(const GpuTime& gpu);
+/// Its target, "sm_100a", and its name, "B200".
+const std::string& arch_of(const GpuTime& gpu);
+const std::string& name_of(const GpuTime& gpu);
 
 /// Warps of a CTA that do one thing, over all simulated CTAs: means of a warp, in cycles.
 struct RoleTime {
