@@ -71,6 +71,7 @@ class EmulateCommand final : public Command {
          "tessera emulate kernel.ptx --launch launch.json --schedule all --seed 7 --strict",
          "tessera emulate kernel.ptx --launch launch.json --bind q=q.npy --expect o=o.npy --rtol 0.01",
          "tessera emulate --gpu B200 --schedule all --races -- ./my_program --size 128",
+         "tessera emulate --time b200 --no-values -- ./my_program --size 4096",
          "tessera plan fmha --head-dim 64 --json | tessera emulate --emit-launch - -o launch.json"}};
   }
 
@@ -145,19 +146,18 @@ class EmulateCommand final : public Command {
 
  private:
   ExitCode run_guest(Call& call) {
-    if (!file_.empty() || !launch_.empty() || emulation_.observes())
-      throw Error(ErrorKind::usage,
-                  "emulate -- PROGRAM: takes no FILE, --launch, --stats, --trace, --timeline or --time");
+    if (!file_.empty() || !launch_.empty() || emulation_.watches())
+      throw Error(ErrorKind::usage, "emulate -- PROGRAM: takes no FILE, --launch, --stats, --trace or --timeline");
     program_flags_.seed = seed_;
+    if (const auto gpu = emulation_.described_gpu(); gpu != nullptr && program_flags_.gpu.empty())
+      if (program_flags_.arch.empty()) program_flags_.arch = emulator::arch_of(*gpu);
     const ProgramReport report = run_program(call, program_, program_flags_, emulation_);
     if (call.is_json()) {
-      call.print_json(OrderedJson{{"pass", report.exit_code == 0},
-                                  {"exit_code", report.exit_code},
-                                  {"device", report.gpu},
-                                  {"hazards", report.hazards},
-                                  {"findings", report.findings},
-                                  {"problems", report.problems},
-                                  {"schedules", report.schedules}});
+      OrderedJson json{{"pass", report.exit_code == 0}, {"exit_code", report.exit_code}, {"device", report.gpu},
+                       {"hazards", report.hazards},     {"findings", report.findings},   {"problems", report.problems},
+                       {"schedules", report.schedules}};
+      if (!emulation_.time.empty()) json["predicted"] = report.predicted;
+      call.print_json(json);
       return static_cast<ExitCode>(report.exit_code);
     }
     std::int64_t launches = 0;

@@ -48,6 +48,14 @@ std::vector<Schedule> EmulatorFlags::schedules() const {
   return found;
 }
 
+std::shared_ptr<const emulator::GpuTime> EmulatorFlags::described_gpu() const {
+  if (skips_values && time.empty()) throw Error(ErrorKind::usage, "--no-values: is for --time GPU");
+  if (time.empty()) return nullptr;
+  if (schedule != "fair") throw Error(ErrorKind::usage, "--schedule: with --time who runs when is by time");
+  if (threads > 1) throw Error(ErrorKind::usage, "--cpu-threads: with --time launches run on one thread");
+  return emulator::find_gpu_time(time);
+}
+
 std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, const std::string& arch,
                                                               std::uint64_t seed) const {
   if (!parse_arch(arch))
@@ -61,11 +69,8 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, 
   options.detects_races = detects_races || is_strict;
   options.detects_unwritten_registers = is_strict;
   options.threads = static_cast<int>(std::clamp<std::int64_t>(threads, 1, emulator::kMostHostThreads));
-  if (skips_values && time.empty()) throw Error(ErrorKind::usage, "--no-values: is for --time GPU");
-  if (!time.empty()) {
-    if (schedule != "fair") throw Error(ErrorKind::usage, "--schedule: with --time who runs when is by time");
-    if (threads > 1) throw Error(ErrorKind::usage, "--cpu-threads: with --time launches run on one thread");
-    options.time = emulator::find_gpu_time(time);
+  if (const auto gpu = described_gpu(); gpu != nullptr) {
+    options.time = gpu;
     options.skips_values = skips_values;
     options.num_sms = emulator::sms_of(*options.time);
   }

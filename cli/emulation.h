@@ -30,7 +30,10 @@ struct EmulatorFlags {
 
   void add_to(FlagSet& flags);
   /// Something was asked for that only the emulator gives.
-  bool observes() const { return shows_statistics || !trace.empty() || !timeline.empty() || !time.empty(); }
+  bool observes() const { return watches() || !time.empty(); }
+  bool watches() const { return shows_statistics || !trace.empty() || !timeline.empty(); }
+  /// What --time names, null without it. Throws Error{usage} for flags that do not go with it.
+  std::shared_ptr<const emulator::GpuTime> described_gpu() const;
   /// What --schedule asks for, all four in the order of the manual page for `all`. Throws Error{usage}.
   std::vector<emulator::Schedule> schedules() const;
   /// A device for code of this target; what kernels print goes to stdout, with --json to stderr. Throws

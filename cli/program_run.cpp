@@ -49,6 +49,12 @@ class ReportFile {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
+// A file's path for a program that may change its folder.
+std::string time_argument(const std::string& time) {
+  const bool is_file = time.find('/') != std::string::npos || time.ends_with(".json");
+  return is_file ? fs::absolute(time).string() : time;
+}
+
 Variables variables_of(const Call& call, const ProgramFlags& flags, const EmulatorFlags& emulation,
                        emulator::Schedule schedule, const std::string& report, bool is_compared) {
   std::string preload;
@@ -74,6 +80,8 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
       {"TESSERA_EMULATE_MAX_SECONDS", std::to_string(emulation.max_seconds)},
       {"TESSERA_EMULATE_RACES", emulation.detects_races ? "1" : "0"},
       {"TESSERA_EMULATE_STRICT", emulation.is_strict ? "1" : "0"},
+      {"TESSERA_EMULATE_TIME", emulation.time.empty() ? "" : time_argument(emulation.time)},
+      {"TESSERA_EMULATE_NO_VALUES", emulation.skips_values ? "1" : "0"},
       {"TESSERA_EMULATE_LAUNCHES", flags.shows_launches ? "1" : "0"},
       {"TESSERA_EMULATE_COMPARE", is_compared ? "1" : "0"},
       {"TESSERA_EMULATE_REPORT", report}};
@@ -200,6 +208,9 @@ ProgramReport run_program(const Call& call, const std::vector<std::string>& prog
         if (std::find(report.problems.begin(), report.problems.end(), text) != report.problems.end()) continue;
         report.problems.push_back(text);
         if (!is_first) call.warn(text);
+      } else if (kind == "time") {
+        line.erase("kind");
+        report.predicted.push_back(std::move(line));
       } else if (kind == "process") {
         has_ended = true;
         report.gpu = line["gpu"];

@@ -25,6 +25,7 @@ struct ProgramReport {
   OrderedJson findings = OrderedJson::array();
   std::vector<std::string> problems;
   OrderedJson schedules = OrderedJson::array();
+  OrderedJson predicted = OrderedJson::array();  ///< with --time, of each launch
 };
 
 /// Runs the program. Throws Error{unsupported} where guest/ was not built, Error{usage} for no such program.

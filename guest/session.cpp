@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "emulator/findings/finding_json.h"
+#include "emulator/time/report.h"
 #include "guest/libraries.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
@@ -72,6 +73,11 @@ emulator::EmulatedDevice& Session::device() {
   options.max_seconds = options_.max_seconds;
   options.detects_races = options_.detects_races;
   options.detects_unwritten_registers = options_.is_strict;
+  if (!options_.time.empty()) {
+    options.time = emulator::find_gpu_time(options_.time);
+    options.skips_values = options_.skips_values;
+    options.threads = 1;
+  }
   device_ = std::make_unique<emulator::EmulatedDevice>(options);
   return *device_;
 }
@@ -83,6 +89,20 @@ void Session::append(const std::string& line) {
   const std::string whole = line + "\n";
   if (write(file, whole.data(), whole.size()) < 0) std::fprintf(stderr, "tessera: the report cannot be written\n");
   close(file);
+}
+
+// Of each launch a line on stderr, and all of it for the report.
+void Session::tell_times(const std::string& shape) {
+  const std::vector<emulator::LaunchTime> times = device().take_times();
+  if (times.empty()) return;
+  for (const emulator::LaunchTime& time : times) {
+    predicted_seconds_ += time.microseconds * 1e-6;
+    std::fprintf(stderr, "tessera: predicted on %s: %.1f us: %s %s; limit: %s\n", time.gpu.c_str(), time.microseconds,
+                 time.entry.c_str(), shape.c_str(), time.limit.c_str());
+  }
+  OrderedJson json{{"kind", "time"}, {"shape", shape}};
+  json.update(emulator::time_json(times));
+  append(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
 void Session::finish_launch(const std::string& kernel, const std::string& shape) {
@@ -97,6 +117,7 @@ void Session::finish_launch(const std::string& kernel, const std::string& shape)
                  statistics.threads, statistics.threads == 1 ? "" : "s", why_one.empty() ? "" : " (", why_one.c_str(),
                  why_one.empty() ? "" : ")");
   }
+  tell_times(shape);
   last_findings_ = device().take_findings();
   std::erase_if(last_findings_, [&](const emulator::EmulatorFinding& finding) {
     return !finding.is_failure && left_out_.contains(finding.name);

@@ -34,6 +34,9 @@ class Session {
 
   /// Takes what the launch left: prints and reports findings, and puts the context into the error of a failure.
   void finish_launch(const std::string& kernel, const std::string& shape);
+  /// Seconds that all launches so far would have taken on the GPU of --time; 0 without one.
+  double predicted_seconds() const { return predicted_seconds_; }
+  bool is_predicting() const { return !options_.time.empty(); }
   /// What keeps the program from running as it would on a GPU: said once, on stderr and in the report. A refusal fails
   /// the call also where the program does not look at its errors.
   void add_problem(const std::string& text, bool is_refusal = false);
@@ -58,6 +61,7 @@ class Session {
   Session();
   static void at_exit(int status, void* session);
   void append(const std::string& line);
+  void tell_times(const std::string& shape);
 
   Options options_;
   const Gpu* gpu_ = nullptr;
@@ -72,7 +76,7 @@ class Session {
   bool keeps_exit_code_ = false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> copies_;  // bytes, hash
   std::uint64_t launches_ = 0, warp_instructions_ = 0, hazards_ = 0, failures_ = 0, problems_ = 0;
-  double seconds_ = 0;
+  double seconds_ = 0, predicted_seconds_ = 0;
 };
 
 /// Runs the work of one call.

@@ -124,7 +124,9 @@ cudaError_t perform(const Work& work) {
     cudaError_t operator()(const EventWork& event) const {
       if (event.is_record) {
         event.event->is_recorded = true;
-        event.event->seconds = now();
+        // With predicted times an event tells these: a program's own timing is of the GPU that is not here.
+        Session& session = Session::instance();
+        event.event->seconds = session.is_predicting() ? session.predicted_seconds() : now();
       }
       return cudaSuccess;
     }
