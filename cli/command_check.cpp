@@ -156,8 +156,8 @@ class CheckCommand final : public Command {
                            counted(static_cast<std::int64_t>(kernels.names.size()), "kernel"),
                            grouped(static_cast<std::int64_t>(kernels.rejected.size()))));
     if (list.tuning)
-      call.print(fmt::format("{} answered for the choices of {} (measured on {}), {} for the planner's\n",
-                             grouped(kernels.num_tuned), selectors_.tuning_file(), list.tuning->device,
+      call.print(fmt::format("{} answered for the choices of {} ({}), {} for the planner's\n",
+                             grouped(kernels.num_tuned), selectors_.tuning_file(), how_made(*list.tuning),
                              grouped(list.count() - kernels.num_tuned)));
   }
 

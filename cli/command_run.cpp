@@ -19,6 +19,7 @@
 #include "cli/sampled_run.h"
 #include "cli/size_flags.h"
 #include "cli/strided.h"
+#include "cli/time_inputs.h"
 #include "emulator/time/report.h"
 #include "tessera/error.h"
 
@@ -354,23 +355,6 @@ class RunCommand final : public Command {
             {"device", place.device->info().name},
             {"kernel", plan.kernel},
             {"predicted", time_json(outcome.predicted)}};
-  }
-
-  /// Values of which nothing depends but results: zeros. Where whole numbers are among the inputs (lengths, pages) the
-  /// real ones.
-  static std::map<std::string, reference::Tensor> inputs_for_time(const RunOperator& op, const Plan& plan,
-                                                                  const LaunchSizes& launch,
-                                                                  const std::vector<std::int64_t>& sizes,
-                                                                  const RunFlags& flags) {
-    std::map<std::string, reference::Tensor> inputs;
-    for (const BufferSpec& buffer : plan.launch.buffers) {
-      if (buffer.role == BufferRole::output) continue;
-      if (buffer.dtype.starts_with("s") || buffer.dtype.starts_with("u")) return op.inputs(plan, launch, sizes, flags);
-      std::vector<std::int64_t> shape;
-      for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
-      inputs.emplace(buffer.name, reference::Tensor(*reference::dtype_from_name(buffer.dtype), shape));
-    }
-    return inputs;
   }
 
   /// Where the strides make elements share memory, the reference sees what is there.

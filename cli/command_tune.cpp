@@ -4,15 +4,20 @@
 // of the turns. The fastest whose result the reference accepts is written, also where it is the planner's own.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/call.h"
 #include "cli/device_run.h"
 #include "cli/rejections.h"
 #include "cli/run_operator.h"
+#include "cli/time_inputs.h"
+#include "emulator/time/report.h"
 #include "generator/tuning.h"
+#include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tessera/internal/tuning.h"
+#include "tessera/targets.h"
 
 namespace tessera::cli {
 
@@ -40,49 +45,65 @@ struct Setting {
 class TuneCommand final : public Command {
  public:
   HelpPage help() const override {
-    return {"tessera tune OP [selectors] [sizes] [flags]\n       tessera tune SHAPES.json [flags]",
-            "tessera tune: measure the planner's candidates on this GPU",
-            "Compiles every legal candidate of each problem, times them on the GPU, compares the fastest with the\n"
-            "float64 reference, and writes it into a tuning file, whose other problems stay. The file is opt-in:\n"
-            "plan, warm, check, run and emit take it by --tuning FILE, and a problem that it knows then has the pins\n"
-            "of that candidate. Without it, choices depend on the target and the problem alone.\n",
-            {"tessera tune gemm --m 128 --n 7168 --k 16384 -o h200.json",
-             "tessera warm shapes.json --tuning h200.json && tessera check shapes.json --tuning h200.json"}};
+    return {
+        "tessera tune OP [selectors] [sizes] [flags]\n       tessera tune SHAPES.json [flags]",
+        "tessera tune: measure the planner's candidates on this GPU, or predict them for another",
+        "Compiles every legal candidate of each problem, times them on the GPU, compares the fastest with the\n"
+        "float64 reference, and writes it into a tuning file, whose other problems stay. The file is opt-in:\n"
+        "plan, warm, check, run and emit take it by --tuning FILE, and a problem that it knows then has the pins\n"
+        "of that candidate. Without it, choices depend on the target and the problem alone.\n"
+        "\n"
+        "With --device emulator --time GPU nothing is measured and no GPU is needed: times are predicted (how good\n"
+        "that is: docs/time.md), results are not looked at, and the file says so.\n",
+        {"tessera tune gemm --m 128 --n 7168 --k 16384 -o h200.json",
+         "tessera warm shapes.json --tuning h200.json && tessera check shapes.json --tuning h200.json",
+         "tessera tune gemm --arch sm_100a --m 128 --n 7168 --k 16384 --device emulator --time b200 -o b200.json"}};
   }
   void add_flags(FlagSet& flags) override {
     flags.positional("SUBJECT", subject_);
     flags.group("Flags");
     flags.text("-o", "FILE", output_, "the tuning file (default: tuning.json)");
     flags.number("--repeat", "N", repeat_, 1, "timed launches a turn, their median counts (default: 20)");
-    flags.text("--device", "WORD", device_, "gpu, the only one: times of the emulator mean nothing");
+    flags.text("--device", "WORD", device_, "gpu (default), or emulator: times are predicted, for the GPU of --time");
+    flags.text("--time", "GPU", time_, "with --device emulator: b200 or another GPU of docs/time.md, or a file (JSON)");
     selectors_.add_to(flags);
   }
 
   ExitCode run(Call& call) override {
     if (subject_.empty())
       throw Error(ErrorKind::usage, "tune: name an operator with sizes, like `tessera tune gemm --m 128 --n 7168`");
-    if (device_ != "gpu")
-      throw Error(
-          ErrorKind::usage,
-          fmt::format("--device = {}: tune measures time, and an emulator's means nothing: it needs the GPU that "
-                      "will run the kernels",
-                      device_));
+    if (device_ != "gpu" && device_ != "emulator")
+      throw Error(ErrorKind::usage, fmt::format("--device = {}: must be gpu or emulator", device_));
+    if (device_ == "emulator" && time_.empty())
+      throw Error(ErrorKind::usage,
+                  "--device emulator: how long that takes here means nothing; --time GPU predicts for a GPU");
+    if (device_ == "gpu" && !time_.empty()) throw Error(ErrorKind::usage, "--time: is for --device emulator");
     if (!selectors_.tuning_file().empty())
       throw Error(ErrorKind::usage, "--tuning: tune writes such a file; name it with -o");
     const ProblemList list = read_problems(subject_, selectors_);
+    if (device_ == "emulator") return predict(call, list);
     std::string reason;
     const std::unique_ptr<Device> gpu = call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
     if (!gpu) throw Error(ErrorKind::device, "no GPU here to measure on: " + reason);
     if (gpu->info().is_emulated)
       throw Error(ErrorKind::device, gpu->info().name + " is emulated: its times mean nothing");
-    Tuning tuning = open_tuning(gpu->info().name);
+    return tune_all(call, list, open_tuning(gpu->info().name, ""),
+                    [&](const Problem& problem, Tuning& tuning, OrderedJson& results) {
+                      return tune_one(call, *gpu, problem, tuning, results);
+                    });
+  }
+
+ private:
+  using TuneOne = std::function<ExitCode(const Problem&, Tuning&, OrderedJson&)>;
+
+  ExitCode tune_all(Call& call, const ProblemList& list, Tuning tuning, const TuneOne& tune) const {
     OrderedJson results = OrderedJson::array();
     ExitCode code = kOk;
     std::int64_t rejected = 0;
     std::string first_rejection;
     list.for_each([&](const Problem& problem, std::size_t) {
       try {
-        code = graver(code, tune_one(call, *gpu, problem, tuning, results));
+        code = graver(code, tune(problem, tuning, results));
         tuning.write(output_);  // an interrupt keeps what was measured
       } catch (const Error& error) {
         if (list.count() == 1 || error.kind() != ErrorKind::unsupported) throw;
@@ -91,7 +112,9 @@ class TuneCommand final : public Command {
       }
     });
     if (call.is_json()) {
-      call.print_json({{"file", output_}, {"device", tuning.device}, {"choices", results}});
+      OrderedJson json{{"file", output_}, {"device", tuning.device}, {"choices", results}};
+      if (!tuning.predicted.empty()) json["predicted"] = tuning.predicted;
+      call.print_json(json);
     } else {
       call.print(fmt::format("{}: {}\n", output_, counted(static_cast<std::int64_t>(tuning.size()), "problem")));
     }
@@ -100,11 +123,14 @@ class TuneCommand final : public Command {
     return kUnsupported;
   }
 
- private:
-  /// The file that is there, which must be of this device, or a new one.
-  Tuning open_tuning(const std::string& device) const {
+  /// The file that is there, which must be of this device and made alike, or a new one.
+  Tuning open_tuning(const std::string& device, const std::string& predicted) const {
     Tuning tuning;
     if (std::filesystem::exists(output_)) tuning = Tuning::read(output_);
+    if (!tuning.device.empty() && tuning.predicted.empty() != predicted.empty())
+      throw Error(ErrorKind::usage,
+                  fmt::format("{}: holds choices that were {}: take another file", output_, how_made(tuning)));
+    tuning.predicted = predicted;
     if (!tuning.device.empty() && tuning.device != device)
       throw Error(ErrorKind::usage, fmt::format("{}: holds choices of {}, this is {}: take another file", output_,
                                                 tuning.device, device));
@@ -147,6 +173,70 @@ class TuneCommand final : public Command {
     }
     if (candidates.empty()) throw Error(ErrorKind::compile, describe(problem) + ": no candidate compiles");
     return candidates;
+  }
+
+  // --- without a GPU
+  ExitCode predict(Call& call, const ProblemList& list) const {
+    const std::shared_ptr<const emulator::GpuTime> gpu = emulator::find_gpu_time(time_);
+    const std::string how = fmt::format(
+        "by the time model (docs/time.md), description {}; values were not computed, results not compared", time_);
+    return tune_all(call, list, open_tuning(emulator::name_of(*gpu), how),
+                    [&](const Problem& problem, Tuning& into, OrderedJson& results) {
+                      return predict_one(call, gpu, problem, into, results);
+                    });
+  }
+
+  ExitCode predict_one(Call& call, const std::shared_ptr<const emulator::GpuTime>& gpu, const Problem& problem,
+                       Tuning& tuning, OrderedJson& results) const {
+    const std::string arch = make_plan(problem).arch.to_string();
+    const auto target = parse_arch(arch), own = parse_arch(emulator::arch_of(*gpu));
+    if (!target || !own || !runs_on(*target, own->compute_major(), own->compute_minor()))
+      throw Error(ErrorKind::usage, fmt::format("--time {}: {} runs {}, and the problem is for {}", time_,
+                                                emulator::name_of(*gpu), emulator::arch_of(*gpu), arch));
+    emulator::DeviceOptions options;
+    options.arch = emulator::arch_of(*gpu);
+    options.time = gpu;
+    options.skips_values = true;
+    options.num_sms = emulator::sms_of(*gpu);
+    std::vector<Candidate> candidates = compiled_candidates(call, problem);
+    const std::string planned = candidates.front().kernel->plan().kernel;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      call.progress(
+          fmt::format("predicting [{}/{}] {}", i + 1, candidates.size(), candidates[i].kernel->plan().kernel));
+      emulator::EmulatedDevice device(options);
+      predict_time(candidates[i], device);
+    }
+    call.clear_progress();
+    const auto failed =
+        std::stable_partition(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.fault.empty(); });
+    for (auto one = failed; one != candidates.end(); ++one)
+      call.note(fmt::format("left out: {}: {}", one->kernel->plan().kernel, one->fault));
+    candidates.erase(failed, candidates.end());
+    if (candidates.empty()) throw Error(ErrorKind::unsupported, describe(problem) + ": no candidate has a prediction");
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
+    TunedChoice choice = choice_of(problem, candidates.front());
+    choice.candidates = static_cast<int>(candidates.size());
+    for (const Candidate& candidate : candidates)
+      if (candidate.kernel->plan().kernel == planned) choice.default_us = candidate.time_us;
+    report(call, problem, choice, planned, results);
+    tuning.set(problem, std::move(choice));
+    return kOk;
+  }
+
+  static void predict_time(Candidate& candidate, emulator::EmulatedDevice& device) {
+    const Plan& plan = candidate.kernel->plan();
+    const std::unique_ptr<RunOperator> op = make_run_operator(operator_name(candidate.problem));
+    const LaunchSizes launch(plan.launch);
+    RunFlags flags;
+    const std::vector<std::int64_t> sizes = sizes_of_run(*op, plan, flags, device.info());
+    flags.sizes = launch.by_name(sizes);
+    const auto inputs = inputs_for_time(*op, plan, launch, sizes, flags);
+    DeviceRun run(device, *candidate.kernel, sizes, op->scalars(plan, flags), inputs);
+    run.launch();
+    for (const emulator::EmulatorFinding& finding : device.take_findings())
+      if (finding.is_failure) candidate.fault = finding.to_string();
+    candidate.time_us = emulator::total_microseconds(device.take_times());
   }
 
   /// A median of launches; a candidate that does not launch here is out.
@@ -232,8 +322,8 @@ class TuneCommand final : public Command {
     return choice;
   }
 
-  static void report(Call& call, const Problem& problem, const TunedChoice& choice, const std::string& planned,
-                     OrderedJson& results) {
+  void report(Call& call, const Problem& problem, const TunedChoice& choice, const std::string& planned,
+              OrderedJson& results) const {
     OrderedJson pins = OrderedJson::object();
     for (const auto& [key, text] : choice.pins) pins[key] = text;
     results.push_back({{"problem", describe(problem)},
@@ -244,12 +334,12 @@ class TuneCommand final : public Command {
                        {"default_us", choice.default_us},
                        {"candidates", choice.candidates}});
     if (call.is_json()) return;
-    call.print(fmt::format("{}\n  {:.1f} us  {}\n  {:.1f} us  {}, the planner's choice; {} measured\n",
-                           describe(problem), choice.time_us, choice.kernel, choice.default_us, planned,
-                           counted(choice.candidates, "candidate")));
+    call.print(fmt::format("{}\n  {:.1f} us  {}\n  {:.1f} us  {}, the planner's choice; {} {}\n", describe(problem),
+                           choice.time_us, choice.kernel, choice.default_us, planned,
+                           counted(choice.candidates, "candidate"), time_.empty() ? "measured" : "predicted"));
   }
 
-  std::string subject_, output_ = "tuning.json", device_ = "gpu";
+  std::string subject_, output_ = "tuning.json", device_ = "gpu", time_;
   std::int64_t repeat_ = 20;
   SelectorFlags selectors_;
 };

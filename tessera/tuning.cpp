@@ -49,11 +49,15 @@ double read_number(const JsonValue& object, std::string_view key) {
 Tuning Tuning::read(const std::string& file) {
   const OrderedJson json = parse_json(read_text(file), file);
   const JsonValue root(json, file);
-  root.check_keys({"version", "device", "choices"});
+  root.check_keys({"version", "device", "choices"}, {"predicted"});
   const JsonValue version = root.at("version"), device = root.at("device"), choices = root.at("choices");
   version.as_integer(kVersion, kVersion);
   Tuning tuning;
   tuning.device = device.as_string();
+  if (root.has("predicted")) {
+    const JsonValue predicted = root.at("predicted");
+    tuning.predicted = predicted.as_string();
+  }
   const std::size_t count = choices.array_size(kMostChoices);
   for (std::size_t i = 0; i < count; ++i) {
     const JsonValue one = choices.element(i);
@@ -92,8 +96,14 @@ void Tuning::write(const std::string& file) const {
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   OrderedJson choices = OrderedJson::array();
   for (auto& one : sorted) choices.push_back(std::move(one.second));
-  const OrderedJson json{{"version", kVersion}, {"device", device}, {"choices", std::move(choices)}};
+  OrderedJson json{{"version", kVersion}, {"device", device}};
+  if (!predicted.empty()) json["predicted"] = predicted;
+  json["choices"] = std::move(choices);
   write_file(file, json.dump(1) + "\n");
+}
+
+std::string how_made(const Tuning& tuning) {
+  return (tuning.predicted.empty() ? "measured on " : "predicted for ") + tuning.device;
 }
 
 bool Tuning::apply(Problem& problem) const {

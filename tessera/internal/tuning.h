@@ -33,10 +33,14 @@ class Tuning {
   bool apply(Problem& problem) const;
   std::size_t size() const { return choices_.size(); }
 
-  std::string device;  ///< "NVIDIA H200"
+  std::string device;     ///< "NVIDIA H200"
+  std::string predicted;  ///< how times were predicted, where no device measured them; empty: measured
 
  private:
   std::unordered_map<Problem, TunedChoice, ProblemHash> choices_;
 };
+
+/// "measured on NVIDIA H200", "predicted for B200".
+std::string how_made(const Tuning& tuning);
 
 }  // namespace tessera

@@ -119,8 +119,11 @@ TEST_CASE("tune: a candidate with a wrong result is not taken, however fast") {
 TEST_CASE("tune: refuses what cannot be measured, and files of others") {
   Bench bench;
   CHECK(bench.tune({"--device", "emulator"}).err ==
-        "tessera: --device = emulator: tune measures time, and an emulator's means nothing: it needs the GPU that will "
-        "run the kernels\n");
+        "tessera: --device emulator: how long that takes here means nothing; --time GPU predicts for a GPU\n");
+  CHECK(bench.tune({"--device", "cpu"}).err == "tessera: --device = cpu: must be gpu or emulator\n");
+  CHECK(bench.tune({"--time", "b200"}).err == "tessera: --time: is for --device emulator\n");
+  CHECK(bench.tune({"--device", "emulator", "--time", "b200"}).err.find("B200 runs sm_100a, and the problem is for ") !=
+        std::string::npos);
   CHECK(bench.terminal.run({"tune"}).code == 2);
   const Outcome none =
       bench.terminal.run({"tune", "fmha", "--head-dim", "100,104", "-o", bench.output, "--jobs", "1", "--quiet"});
