@@ -128,7 +128,7 @@ def main() -> None:
         "wgmma": one_instruction("none", 0, "issue alone: the tensor cores have a queue"),
         "tma": one_instruction("none", 0, "issue alone: the copy engine has a queue"),
         "issue_copy": one_instruction("memory", 0, "as a load of shared memory", 2),
-        "mma": one_instruction("none", 33, "mma.sync: not described"),
+        "mma": one_instruction("none", 33, "mma.sync of a type that is not described"),
     }
     intervals: dict = {}
     for line in wgmma:
@@ -138,6 +138,14 @@ def main() -> None:
         table = intervals.setdefault(f"{dtype} {kind}", {"by_n": {}})
         table["by_n"][n[1:]] = measured(line["interval"], f"wgmma {line['form']}, 24 less 8 of a warpgroup")
     big = max(all_sms)
+    products = {line["form"].rsplit(" ", 1)[0]: line for line in lines if line["what"] == "mma.sync"}
+    mma = {
+        "f16" if form == "bf16" else form: {
+            "flop_per_clock": measured(line["flop_per_clock"], f"mma.sync, {line['form']}, 16 warps (warp.cu)"),
+            "latency": measured(line["latency"], f"mma.sync, {line['form']}, chain of one warp (warp.cu)"),
+        }
+        for form, line in products.items()
+    }
     json.dump(
         {
             "name": "H200",
@@ -180,6 +188,7 @@ def main() -> None:
                 ),
                 "intervals": intervals,
             },
+            "mma": mma,
             "tma": {
                 "issue": measured(by_thread[8192]["issue"], "expect_tx and a copy of 8 KiB, eight in a row by one thread"),
                 "bytes_per_clock": measured(
