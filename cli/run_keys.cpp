@@ -10,11 +10,21 @@
 #include "reference/key_places.h"
 #include "reference/narrow_keys.h"
 #include "reference/ragged.h"
+#include "reference/scaled_keys.h"
 #include "spec/attention_facts.h"
 
 namespace tessera::cli {
 
 namespace {
+
+/// Scales [pages, heads, page_size, scales of a key], seen as keys are.
+reference::PoolView pool_of_scales(const reference::Tensor& pool) {
+  const std::vector<std::int64_t> strides = reference::dense_strides(pool.shape);
+  return {const_cast<std::byte*>(pool.bytes.data()),
+          DType::u8,
+          {pool.shape[0], pool.shape[2], pool.shape[1], pool.shape[3]},
+          {strides[0], strides[2], strides[1], 1}};
+}
 
 reference::PoolView pool_of(const reference::Tensor& pool) {
   return {const_cast<std::byte*>(pool.bytes.data()), pool.dtype, pool.shape, reference::dense_strides(pool.shape)};
@@ -37,8 +47,15 @@ void narrow_keys(const Plan& plan, std::uint64_t seed, bool is_exact, reference:
                  std::map<std::string, reference::Tensor>& all) {
   const AttentionFacts facts = attention_facts(plan.problem.as<Fmha>());
   if (!has_descales(facts)) return;
-  if (widens_keys(facts))
-    for (reference::Tensor* const keys : {&made.k, &made.v}) *keys = reference::narrowed(*keys);
+  for (const auto& [keys, scales] : {std::pair(&made.k, "k_scale"), std::pair(&made.v, "v_scale")}) {
+    if (has_key_scales(facts)) {
+      reference::ScaledKeys scaled = reference::scaled_keys(facts.kv_format, *keys, is_exact);
+      *keys = std::move(scaled.codes);
+      all.emplace(scales, std::move(scaled.scales));  // place_keys() brings them to pages
+    } else if (widens_keys(facts)) {
+      *keys = reference::narrowed(*keys);
+    }
+  }
   for (const auto& [name, stream] :
        {std::pair("q_descale", 8U), std::pair("k_descale", 6U), std::pair("v_descale", 7U)}) {
     if (name == std::string_view("q_descale") && !is_8_bit(facts)) continue;
@@ -82,6 +99,15 @@ void place_keys(const Plan& plan, const LaunchSizes& launch, const std::vector<s
     reference::put_pages(*keys, all.at("seqused_k"), all.at("block_table"), pool_of(pool));
     all.emplace(name, std::move(pool));
   }
+  if (!has_key_scales(facts)) return;
+  for (const char* const name : {"k_scale", "v_scale"}) {
+    reference::Tensor& scales = all.at(name);
+    if (flags.arrays.count(name) != 0) continue;
+    reference::Tensor pool(DType::u8, {size("pages"), scales.shape[2], facts.page_size, scales.shape[3]});
+    std::fill(pool.bytes.begin(), pool.bytes.end(), std::byte{0xFF});
+    reference::put_pages(scales, all.at("seqused_k"), all.at("block_table"), pool_of_scales(pool));
+    scales = std::move(pool);
+  }
 }
 
 reference::Comparison check_placed_keys(const AttentionFacts& facts,
@@ -93,7 +119,12 @@ reference::Comparison check_placed_keys(const AttentionFacts& facts,
   const auto dense = [&](const char* name) {
     const reference::Tensor& placed = inputs.at(name);
     if (facts.kv_layout == KvLayout::ragged) return reference::unpack_keys(placed, inputs.at("cu_seqlens_k"), seqlen_k);
-    return reference::take_pages(pool_of(placed), lengths, inputs.at("block_table"), seqlen_k);
+    const reference::Tensor& table = inputs.at("block_table");
+    reference::Tensor keys = reference::take_pages(pool_of(placed), lengths, table, seqlen_k);
+    if (!has_key_scales(facts)) return keys;
+    const reference::Tensor& scales = inputs.at(std::string(name) + "_scale");
+    return reference::widened_keys(
+        facts.kv_format, {std::move(keys), reference::take_pages(pool_of_scales(scales), lengths, table, seqlen_k)});
   };
   const bool has_v = facts.v_is_k == VIsK::off;
   const reference::Tensor k = dense("k"), v = has_v ? dense("v") : reference::Tensor();

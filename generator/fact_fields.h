@@ -35,7 +35,8 @@ void visit_facts(const ProductFacts& facts, Visit&& visit) {
 template <class Visit>
 void visit_facts(const AttentionFacts& facts, Visit&& visit) {
   const auto& [head_dim, head_dim_v, dtype, mask, window, seqused, kv_pools, kv_layout, page_size, sink, softcap, alibi,
-               tree_mask, output, v_layout, q_layout, v_is_k, kv_dtype, split_size, o_dtype, kv_cache] = facts;
+               tree_mask, output, v_layout, q_layout, v_is_k, kv_dtype, split_size, o_dtype, kv_cache, kv_format] =
+      facts;
   visit("head_dim", head_dim);
   visit("head_dim_v", head_dim_v);
   visit("dtype", dtype);
@@ -57,6 +58,7 @@ void visit_facts(const AttentionFacts& facts, Visit&& visit) {
   visit("split_size", split_size);
   visit("o_dtype", o_dtype);
   visit("kv_cache", kv_cache);
+  visit("kv_format", kv_format);
 }
 
 }  // namespace tessera

@@ -49,6 +49,9 @@ inline constexpr Word<QueryLayout> kQueryLayoutWords[] = {{QueryLayout::dense, "
                                                           {QueryLayout::ragged, "ragged", "QueryLayout::ragged"}};
 inline constexpr Word<KvPools> kKvPoolsWords[] = {{KvPools::dense, "dense", "KvPools::dense"},
                                                   {KvPools::sparse_window, "sparse_window", "KvPools::sparse_window"}};
+inline constexpr Word<KvFormat> kKvFormatWords[] = {{KvFormat::plain, "plain", "KvFormat::plain"},
+                                                    {KvFormat::nvfp4, "nvfp4", "KvFormat::nvfp4"},
+                                                    {KvFormat::mxfp8, "mxfp8", "KvFormat::mxfp8"}};
 inline constexpr Word<KvCache> kKvCacheWords[] = {{KvCache::rows, "rows", "KvCache::rows"},
                                                   {KvCache::mla_656, "mla_656", "KvCache::mla_656"},
                                                   {KvCache::mla_584, "mla_584", "KvCache::mla_584"},
@@ -209,6 +212,7 @@ constexpr std::span<const Word<QueryLayout>> words_of(QueryLayout) { return kQue
 constexpr std::span<const Word<VIsK>> words_of(VIsK) { return kVIsKWords; }
 constexpr std::span<const Word<KvPools>> words_of(KvPools) { return kKvPoolsWords; }
 constexpr std::span<const Word<KvCache>> words_of(KvCache) { return kKvCacheWords; }
+constexpr std::span<const Word<KvFormat>> words_of(KvFormat) { return kKvFormatWords; }
 constexpr std::span<const Word<KvLayout>> words_of(KvLayout) { return kKvLayoutWords; }
 constexpr std::span<const Word<KvCopy>> words_of(KvCopy) { return kKvCopyWords; }
 constexpr std::span<const Word<Sink>> words_of(Sink) { return kSinkWords; }

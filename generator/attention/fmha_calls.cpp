@@ -128,6 +128,9 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   for (const char* const descale : descales_of(c.facts)) given.give_as("const float", descale);
   for (const std::string descale : descales_of(c.facts))
     for (const char* const step : {"_stride_batch", "_stride_head"}) given.give(descale + step, descale + step);
+  for (const char* const scale : key_scales_of(c.facts)) given.give({scale});
+  for (const std::string scale : key_scales_of(c.facts))
+    for (const char* const step : {"_stride_page", "_stride_head"}) given.give(scale + step, scale + step);
   if (stores_rows(c)) given.give({"o_stride_head", "o_stride_seqlen"});
   if (stores_rows(c) && !is_ragged(c.facts)) given.give({"o_stride_batch"});
   if (c.copies_q) given.give({"q_stride_head", "q_stride_seqlen"});

@@ -206,7 +206,7 @@ double step_cycles(const Config& c, const Sizes& s, double ctas) {
   const int columns = fmha::qk_columns(c) + fmha::v_columns(c);
   const double at_once = ctas * busy_warpgroups(c, s);
   const double issue = c.tile_n * kIssueCycles + kIssueBlockCycles + exchanged_parts(c) * kPairScoreCycles;
-  const double loads = ctas * c.tile_n * columns * dtype_bytes(key_dtype(c.facts)) / kL2BytesPerCycle;
+  const double loads = ctas * c.tile_n * bytes_of_keys(c.facts, columns) / kL2BytesPerCycle;
   double chain = chain_of(c, s);
   // With one slot the next block of K is asked for when the scores of this one are there. 8-bit keys wait in slots of
   // their own.
@@ -249,7 +249,7 @@ double busiest_cycles(const Config& c, const Sizes& s, const std::vector<Share>&
 /// what the L2 does not hold of them comes again for every tile.
 double memory_bytes(const Config& c, const Sizes& s, const Deal& deal) {
   const double row_bytes = (c.facts.head_dim + c.facts.head_dim_v) * dtype_bytes(c.facts.dtype);
-  const double key_bytes = (c.facts.head_dim + c.facts.head_dim_v) * dtype_bytes(key_dtype(c.facts));
+  const double key_bytes = bytes_of_keys(c.facts, c.facts.head_dim + c.facts.head_dim_v);
   const double keys = s.kv_heads * s.keys * key_bytes;
   double bytes = s.q_heads * s.queries * row_bytes + keys;
   if (deal.is_by_tile && keys > kL2Bytes)

@@ -76,12 +76,13 @@ void describe_smem(const Config& config, Plan& plan) {
   add(layout.exchange, groups,
       {{"scores of the other CTA on their way", "consumer of the other CTA", "barrier exchange_full"},
        {"scores of the other CTA", "consumer", "barrier exchange_empty of the other CTA"}});
+  const std::string narrow = has_key_nibbles(config.facts) ? "4-bit" : "8-bit";
   add(layout.raw_k, fmha::raw_stages(config),
-      {{"8-bit K on its way", "load_k", "barrier raw_k_full"},
-       {"8-bit K of a block", "widen_k", "barrier raw_k_empty"}});
+      {{narrow + " K on its way", "load_k", "barrier raw_k_full"},
+       {narrow + " K of a block", "widen_k", "barrier raw_k_empty"}});
   add(layout.raw_v, fmha::raw_v_stages(config),
-      {{"8-bit V on its way", "load_v", "barrier raw_v_full"},
-       {"8-bit V of a block", is_transposed ? "transpose_v" : "widen_v", "barrier raw_v_empty"}});
+      {{narrow + " V on its way", "load_v", "barrier raw_v_full"},
+       {narrow + " V of a block", is_transposed ? "transpose_v" : "widen_v", "barrier raw_v_empty"}});
   add(layout.joined, 1,
       {{"references, sums and rows of warps", "consumer", "named barrier of the consumers"},
        {"rows of all keys", "consumer", "the end of the tile"}});
@@ -93,6 +94,12 @@ void describe_smem(const Config& config, Plan& plan) {
   add(layout.passed, fmha::kPassedTiles,
       {{"where a tile lies, being written", "load_q", "barrier passed"},
        {"where a tile lies", "all roles", "the Q slot of the tile after it"}});
+  const char* const readers[] = {is_widened ? "widen_k" : "consumer", is_widened ? "widen_v" : "consumer"};
+  const std::string raw = is_widened ? "barrier raw_" : "barrier ";
+  add(layout.k_scales, fmha::load_stages(config, false),
+      {{"scales of K on their way", "load_k", raw + "k_full"}, {"scales of K's block", readers[0], raw + "k_empty"}});
+  add(layout.v_scales, fmha::load_stages(config, true),
+      {{"scales of V on their way", "load_v", raw + "v_full"}, {"scales of V's block", readers[1], raw + "v_empty"}});
   add(layout.barriers, 1, {});
   plan.smem_bytes = layout.total_bytes;
 }

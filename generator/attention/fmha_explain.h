@@ -81,6 +81,14 @@ std::string explain_shared_rule(const Config& config, const Verdict<Rule>& verdi
       return fmt::format(
           "page_size {}, at least {} needed for TMA (rows of a swizzle's pattern): take kv_copy cp_async", found,
           bound);
+    case Rule::facts_of_scaled_keys:
+      return fmt::format(
+          "kv_format {} with head_dim {}, dtype {} or keys that are in no pages: take 64, 128 or 256, "
+          "bf16 and kv_layout paged",
+          to_word(config.facts.kv_format), config.facts.head_dim, to_word(config.facts.dtype));
+    case Rule::scaled_keys_need_tma:
+      return fmt::format("kv_copy cp_async with kv_format {}: a box of keys brings its scales: take tma",
+                         to_word(config.facts.kv_format));
     case Rule::shared_memory_exceeded:
       return fmt::format("{} bytes of shared memory, {} allowed: {}", found, bound,
                          config.stages > 1 ? "drop a stage" : "take a smaller tile");

@@ -31,13 +31,17 @@ std::string places_name(const AttentionFacts& facts) {
   if (is_ragged(facts)) name += "_raggedq";
   if (facts.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", facts.page_size);
   if (facts.kv_layout == KvLayout::ragged) name += "_ragged";
-  if (widens_keys(facts)) name += fmt::format("_kv{}", to_word(facts.kv_dtype));
+  if (has_key_scales(facts)) {
+    name += fmt::format("_kv{}", to_word(facts.kv_format));
+  } else if (widens_keys(facts)) {
+    name += fmt::format("_kv{}", to_word(facts.kv_dtype));
+  }
   if (has_cache(facts)) name += fmt::format("_{}_pages{}", to_word(facts.kv_cache), facts.page_size);
   if (is_8_bit(facts) && facts.o_dtype != DType::bf16) name += fmt::format("_to_{}", to_word(facts.o_dtype));
   // Facts that are named elsewhere, and then any other, by its own name, so that no two kernels share theirs.
-  constexpr std::string_view kNamed[] = {"head_dim", "head_dim_v", "dtype",     "mask",      "window",
-                                         "seqused",  "kv_pools",   "kv_layout", "page_size", "output",
-                                         "v_layout", "q_layout",   "kv_dtype",  "o_dtype",   "kv_cache"};
+  constexpr std::string_view kNamed[] = {"head_dim", "head_dim_v", "dtype",     "mask",     "window",   "seqused",
+                                         "kv_pools", "kv_layout",  "page_size", "output",   "v_layout", "q_layout",
+                                         "kv_dtype", "o_dtype",    "kv_cache",  "kv_format"};
   std::vector<std::string> usual;
   visit_facts(AttentionFacts{}, [&](std::string_view, const auto& value) { usual.push_back(field_value(value)); });
   std::size_t i = 0;
@@ -87,10 +91,37 @@ std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   plain(has_descales(facts), "k_descale", "f32",
         is_latent ? "factor of k, and of v with it, if not null" : "factor of k, if not null");
   plain(has_descales(facts) && !is_latent, "v_descale", "f32", "factor of v, if not null");
+  for (const char* const name : {"k_scale", "v_scale"})
+    plain(has_key_scales(facts), name, "u8", "scales of a page's keys, head after head");
   return operands;
 }
 
+namespace {
+
+/// What there are kernels for of keys with scales.
+void require_key_scales(const Fmha& problem) {
+  if (problem.kv_format == KvFormat::plain) return;
+  const auto refuse = [&](const std::string& with, std::string_view remedy) {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for kv_format {} with {}: take {}",
+                                                    to_word(problem.kv_format), with, remedy));
+  };
+  if (problem.format) refuse("dtype nvfp4", "bf16, or kv_format plain");
+  if (problem.dtype != DType::bf16) refuse(fmt::format("dtype {}", to_word(problem.dtype)), "bf16");
+  if (problem.kv_dtype) refuse(fmt::format("kv_dtype {}", to_word(*problem.kv_dtype)), "auto: a format has its own");
+  if (problem.kv_layout != KvLayout::paged) refuse(fmt::format("kv_layout {}", to_word(problem.kv_layout)), "paged");
+  if (problem.kv_pools != KvPools::dense) refuse("kv_pools sparse_window", "dense");
+  if (problem.v_is_k == VIsK::on) refuse("v_is_k", "off");
+  const int head_dim_v = problem.head_dim_v.value_or(problem.head_dim);
+  const bool is_known = problem.head_dim == 64 || problem.head_dim == 128 || problem.head_dim == 256;
+  if (!is_known || head_dim_v != problem.head_dim)
+    refuse("head_dim " + head_dims_text(problem.head_dim, head_dim_v), "64, 128 or 256");
+  if (problem.page_size.value_or(0) == 1) refuse("page_size 1", "8 or more: a box of keys brings its scales");
+}
+
+}  // namespace
+
 void require_dtype(const Fmha& problem) {
+  require_key_scales(problem);
   const DType keys = problem.kv_dtype.value_or(problem.dtype);
   const DType o = problem.o_dtype.value_or(problem.dtype);
   if (problem.dtype == DType::e4m3) {
@@ -122,6 +153,7 @@ void require_facts_of_scores(const Fmha& problem) {
                 fmt::format("kv_cache {} without v_is_k and kv_pools sparse_window on sm_90a: there is no kernel for "
                             "it: take rows",
                             to_word(problem.kv_cache)));
+  require_key_scales(problem);
   if (problem.tree_mask != TreeMask::none) {
     const auto refuse = [](std::string_view other, std::string_view why) {
       throw Error(ErrorKind::unsupported, fmt::format("tree_mask bits with {}: {}", other, why));

@@ -175,6 +175,64 @@ void add_descale_parameters(const FmhaLaunch& c, LaunchStep& step) {
       add(std::string(name) + step_of, ParameterKind::i64);
 }
 
+std::span<const char* const> key_scales_of(const AttentionFacts& facts) {
+  static constexpr const char* kBoth[] = {"k_scale", "v_scale"};
+  return std::span(kBoth).subspan(has_key_scales(facts) ? 0 : 2);
+}
+
+namespace {
+
+int scale_bytes_of(const FmhaLaunch& c, std::string_view name) {
+  return key_scale_bytes(c.facts, name == "k_scale" ? c.facts.head_dim : c.facts.head_dim_v);
+}
+
+}  // namespace
+
+void add_key_scale_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
+  for (const char* const name : key_scales_of(c.facts)) {
+    const auto size = [&](const char* step, Expression value) {
+      launch.sizes.push_back({fmt::format("{}_stride_{}", name, step), 0, kMaxStride, std::move(value),
+                              fmt::format("bytes of {} from one {} to the next", name, step)});
+    };
+    size("head", Expression(std::int64_t{c.facts.page_size} * scale_bytes_of(c, name)));
+    size("page", expression("heads_kv * {}", std::int64_t{c.facts.page_size} * scale_bytes_of(c, name)));
+  }
+}
+
+void add_key_scales(const FmhaLaunch& c, LaunchPlan& launch) {
+  for (const char* const name : key_scales_of(c.facts)) {
+    const int bytes = scale_bytes_of(c, name);
+    add_numbers(
+        name, "u8",
+        {Expression::parse("pages"), Expression::parse("heads_kv"), Expression(c.facts.page_size), Expression(bytes)},
+        {expression("{}_stride_page", name), expression("{}_stride_head", name), Expression(bytes), Expression(1)},
+        launch);
+    launch.buffers.back().alignment = 16;
+  }
+}
+
+void add_key_scale_domain(const FmhaLaunch& c, LaunchPlan& launch) {
+  for (const std::string name : key_scales_of(c.facts))
+    for (const char* const step : {"_stride_page", "_stride_head"})
+      launch.domain.push_back({.lhs = Expression::parse(name + step),
+                               .relation = Relation::multiple_of,
+                               .rhs = Expression(16),
+                               .message = fmt::format("{}{} must be a multiple of 16 (bulk copy)", name, step)});
+}
+
+void add_key_scale_parameters(const FmhaLaunch& c, LaunchStep& step) {
+  for (const char* const name : key_scales_of(c.facts))
+    step.parameters.push_back(
+        {.name = name, .kind = ParameterKind::pointer, .value = {}, .source = name, .offset_bytes = {}});
+  for (const std::string name : key_scales_of(c.facts))
+    for (const char* const of : {"_stride_page", "_stride_head"})
+      step.parameters.push_back({.name = name + of,
+                                 .kind = ParameterKind::i64,
+                                 .value = Expression::parse(name + of),
+                                 .source = "",
+                                 .offset_bytes = {}});
+}
+
 void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,
                  LaunchPlan& launch) {
   launch.buffers.push_back({.name = name,

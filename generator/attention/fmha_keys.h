@@ -50,6 +50,13 @@ void add_descale_sizes(const FmhaLaunch& c, LaunchPlan& launch);
 void add_descales(const FmhaLaunch& c, LaunchPlan& launch);
 void add_descale_parameters(const FmhaLaunch& c, LaunchStep& step);
 
+/// Scales of keys, in pages of their own: [pages, heads_kv, page_size, scales of a key]. Empty where there are none.
+std::span<const char* const> key_scales_of(const AttentionFacts& facts);
+void add_key_scale_sizes(const FmhaLaunch& c, LaunchPlan& launch);
+void add_key_scales(const FmhaLaunch& c, LaunchPlan& launch);
+void add_key_scale_domain(const FmhaLaunch& c, LaunchPlan& launch);
+void add_key_scale_parameters(const FmhaLaunch& c, LaunchStep& step);
+
 /// Numbers that lie in memory: of any kind, lengths of sequences, rows that queries list beside a window's keys.
 void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,
                  LaunchPlan& launch);

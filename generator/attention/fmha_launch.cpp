@@ -119,7 +119,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
       continue;
     }
     if (is_keys(c, t)) {
-      add_key_strides(c, t.name, head_dim, launch);
+      add_key_strides(c, t.name, key_elements(c.facts, head_dim), launch);
       continue;
     }
     if (is_k_major(c, t)) {
@@ -146,6 +146,7 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
     size("window_size_right", -1, kMaxLength, Expression(-1), "keys behind a query that it sees; -1: all");
   }
   add_descale_sizes(c, launch);
+  add_key_scale_sizes(c, launch);
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
   if (c.is_split && !c.is_dealt) {
     if (has_split_size(c.facts)) {
@@ -171,8 +172,8 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
                       : is_key       ? key_dtype(c.facts)
                                      : c.facts.dtype;
   const int bytes = dtype_bytes(dtype);
-  const int head_dim = c.facts.*t.head_dim;
-  const int span = (is_key ? key_span_bytes(c.facts, c.swizzle, head_dim) : swizzle_span_bytes(c.swizzle)) / bytes;
+  const int columns = c.facts.*t.head_dim, head_dim = is_key ? key_elements(c.facts, columns) : columns;
+  const int span = (is_key ? key_span_bytes(c.facts, c.swizzle, columns) : swizzle_span_bytes(c.swizzle)) / bytes;
 
   // A dimension of one may have any stride.
   const Expression sequences = is_ragged(c, t) ? Expression(1) : expression("max(batch, 1)");
@@ -313,6 +314,7 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
            fmt::format("{} must be a multiple of {} (16 bytes)", stride, alignment));
   }
   if (lies_in_places(c)) add_key_domain(c, launch);
+  add_key_scale_domain(c, launch);
   if (copies_pools(c)) add_pool_domain(c, launch);
   if (c.facts.v_layout == Layout::k_major) {
     rule(Expression::parse("v_stride_dim"), Relation::multiple_of, Expression(8),
@@ -349,6 +351,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (config.facts.tree_mask != TreeMask::none) add_tree(config, launch);
   if (lies_in_places(config)) add_key_places(config, launch);
   add_descales(config, launch);
+  add_key_scales(config, launch);
   add_domain(config, launch);
   launch.steps.push_back(step_of(config, kernel));
   if (config.is_split) {

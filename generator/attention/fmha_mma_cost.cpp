@@ -35,7 +35,7 @@ struct Step {
 Step step_of(const fmha::Config& c, const MmaDevice& device) {
   const double scores = 1.0 * c.tile_m * c.tile_n, columns = fmha::qk_columns(c) + fmha::v_columns(c);
   const double warps = 4 * fmha::consumer_warpgroups(c), readers = fmha::shares_blocks(c) ? 1 : warps;
-  const double keys = c.tile_n * columns * dtype_bytes(key_dtype(c.facts));
+  const double keys = c.tile_n * bytes_of_keys(c.facts, columns);
   const double queries = fmha::holds_queries(c) ? 0 : 2.0 * c.tile_m * fmha::qk_columns(c);
   const double widened = widens_keys(c.facts) ? readers * c.tile_n * columns : 0;
   return {.tensor = scores * columns / device.products / (is_8_bit(c.facts) ? device.fp8 : 1),
@@ -100,7 +100,7 @@ FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice&
   const double computed = (has_fmha_cost(p) ? std::ceil(rounds) : std::max(1.0, rounds)) * tile * narrow;
   const double columns = c.facts.head_dim + c.facts.head_dim_v;
   double bytes =
-      columns * (heads_q * queries * dtype_bytes(c.facts.dtype) + heads_kv * keys * dtype_bytes(key_dtype(c.facts)));
+      columns * heads_q * queries * dtype_bytes(c.facts.dtype) + heads_kv * keys * bytes_of_keys(c.facts, columns);
   if (fmha::is_split(c)) bytes += 8 * parts * heads_q * queries * (c.facts.head_dim_v + 2);
   const double memory = bytes / device.memory_bytes;
 

@@ -193,7 +193,9 @@ std::string traits_of(const Config& c) {
   std::string text = c.pack_gqa == 1 ? "" : fmt::format(", {} heads packed", c.pack_gqa);
   if (c.facts.kv_layout == KvLayout::paged) text += fmt::format(", pages of {}", c.facts.page_size);
   if (c.facts.kv_layout == KvLayout::ragged) text += ", ragged keys";
-  if (widens_keys(c.facts)) text += fmt::format(", keys in {}", to_word(c.facts.kv_dtype));
+  if (widens_keys(c.facts))
+    text +=
+        fmt::format(", keys in {}", has_key_scales(c.facts) ? to_word(c.facts.kv_format) : to_word(c.facts.kv_dtype));
   if (fmha::has_pools(c)) text += ", two pools of keys";
   if (fmha::uses_mma_sync(c)) text += ", mma.sync";
   if (c.kv_copy == KvCopy::cp_async) text += " by cp.async";

@@ -111,6 +111,9 @@ std::span<const Selector> fmha_fields() {
       offer(field<&Fmha::kv_dtype>("kv-dtype", "kv_dtype",
                                    "type of k and v (auto: dtype); e4m3: with descales, widened exactly"),
             {"bf16", "f16", "e4m3"}),
+      field<&Fmha::kv_format>("kv-format", "kv_format",
+                              "scales beside k and v in pages: none, e2m1 with ue4m3 for 16 columns (nvfp4), e4m3 with "
+                              "ue8m0 for 32 (mxfp8)"),
       split_size_field(),
       offer(
           field<&Fmha::o_dtype>("o-dtype", "o_dtype", "type of a normalised o (auto: dtype, bf16 for e4m3 and nvfp4)"),
@@ -183,10 +186,13 @@ AttentionFacts attention_facts(const Fmha& problem) {
           .v_layout = problem.v_layout,
           .q_layout = problem.q_layout,
           .v_is_k = problem.v_is_k,
-          .kv_dtype = problem.kv_dtype.value_or(problem.dtype),
+          .kv_dtype = problem.kv_format == KvFormat::nvfp4   ? DType::u8
+                      : problem.kv_format == KvFormat::mxfp8 ? DType::e4m3
+                                                             : problem.kv_dtype.value_or(problem.dtype),
           .split_size = problem.split_size,
           .o_dtype = problem.o_dtype.value_or(dtype_bytes(problem.dtype) == 1 ? DType::bf16 : problem.dtype),
-          .kv_cache = problem.kv_cache};
+          .kv_cache = problem.kv_cache,
+          .kv_format = problem.kv_format};
 }
 
 template <>

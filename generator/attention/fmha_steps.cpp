@@ -191,6 +191,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (lies_in_places(c)) add_key_parameters(c, step);
   if (copies_pools(c)) add_pool_parameters(c, step);
   add_descale_parameters(c, step);
+  add_key_scale_parameters(c, step);
   if (stores_rows(c) || c.walks_sequences) parameters.strides(strides_of_o(c));
   if (c.copies_q) parameters.strides(strides_of(c, "q"));
   if (c.is_dealt && has_split_size(c.facts))

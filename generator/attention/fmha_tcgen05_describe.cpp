@@ -71,12 +71,19 @@ void describe_smem(const Config& c, Plan& plan) {
   add(layout.k, c.stages, std::move(of_k));
   add(layout.v, c.stages, {v_comes, {"V tile, read by O += P V", "mma", "barrier v_empty"}});
   add(layout.p, tiles, {{"P", "softmax", "barrier p_full"}, {"P, read by O += P V", "mma", "barrier o_done"}});
+  const std::string narrow = has_key_nibbles(c.facts) ? "4-bit" : "8-bit";
   add(layout.raw_k, fmha_tcgen05::raw_stages(c),
-      {{"8-bit K on its way", "load_kv", "barrier raw_k_full"},
-       {"8-bit K of a block", "widen_kv", "barrier raw_k_empty"}});
+      {{narrow + " K on its way", "load_kv", "barrier raw_k_full"},
+       {narrow + " K of a block", "widen_kv", "barrier raw_k_empty"}});
   add(layout.raw_v, fmha_tcgen05::raw_stages(c),
-      {{"8-bit V on its way", "load_kv", "barrier raw_v_full"},
-       {"8-bit V of a block", "widen_kv", "barrier raw_v_empty"}});
+      {{narrow + " V on its way", "load_kv", "barrier raw_v_full"},
+       {narrow + " V of a block", "widen_kv", "barrier raw_v_empty"}});
+  add(layout.k_scales, fmha_tcgen05::raw_stages(c),
+      {{"scales of K on their way", "load_kv", "barrier raw_k_full"},
+       {"scales of K's block", "widen_kv", "barrier raw_k_empty"}});
+  add(layout.v_scales, fmha_tcgen05::raw_stages(c),
+      {{"scales of V on their way", "load_kv", "barrier raw_v_full"},
+       {"scales of V's block", "widen_kv", "barrier raw_v_empty"}});
   add(layout.factors, fmha_tcgen05::kNumBuffers,
       {{"factors of O's rows", "softmax", "barrier factors_full"},
        {"factors of O's rows, read", "correction", "barrier p_full"}});

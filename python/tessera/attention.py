@@ -68,6 +68,8 @@ def fmha(
     q_descale: Any = None,
     k_descale: Any = None,
     v_descale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     out: Any = None,
     return_lse: bool = False,
     lse: Any = None,
@@ -96,6 +98,10 @@ def fmha(
     [batch, max_pages]; k and v are [pages, page_size, heads_kv, ..], with seqused_k as lengths. With either,
     max_seqlen_k bounds the keys of a sequence (default: what the table or the tokens allow).
 
+    k_scale, v_scale: u8 [pages, heads_kv, page_size, scales of a key], beside pages of codes: k and v u8 with two e2m1 a
+    byte and a ue4m3 for 16 columns (NVFP4), or e4m3 with a ue8m0 for 32 (MXFP8); k_descale and v_descale are factors of
+    whole tensors then.
+
     q_descale, k_descale, v_descale: fp32 [batch, heads_kv], factors of e4m3 tensors. dtype: of q, k and v where the
     tensors hold its bits as unsigned numbers ("bf16", "f16", "e4m3"). fields: further ones (docs/operators.md), pins
     and hints too. With at most 16 queries a sequence, sizes are given as hints (batch and seqlen_k as powers of two),
@@ -111,9 +117,11 @@ def fmha(
         raise UsageError(f"q and k have {len(of_q.shape)} and {len(of_k.shape)} dimensions: see tessera.fmha")
     chosen: dict[str, Any] = {"head_dim": of_q.shape[-1], "dtype": dtype or of_q.dtype}
     of_v = None if v is None else arrays.view("v", v)
-    if of_v is not None and of_v.shape[-1] != of_q.shape[-1]:
+    if k_scale is not None:
+        chosen["kv_format"] = "mxfp8" if of_k.shape[-1] == of_q.shape[-1] else "nvfp4"
+    elif of_v is not None and of_v.shape[-1] != of_q.shape[-1]:
         chosen["head_dim_v"] = of_v.shape[-1]
-    if not is_raw(of_k.dtype) and of_k.dtype != chosen["dtype"]:
+    if k_scale is None and not is_raw(of_k.dtype) and of_k.dtype != chosen["dtype"]:
         chosen["kv_dtype"] = of_k.dtype
     values: dict[str, Any] = {}
     _alter(chosen, values, causal, window, softcap, sink, alibi_slopes)
@@ -154,6 +162,8 @@ def fmha(
         q_descale=q_descale,
         k_descale=k_descale,
         v_descale=v_descale,
+        k_scale=k_scale,
+        v_scale=v_scale,
         **values,
     )
     return (outputs["o"], outputs["lse"]) if return_lse else outputs["o"]

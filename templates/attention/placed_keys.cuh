@@ -9,10 +9,14 @@
 // those rows of V before anyone else sees the block. With kv_copy cp_async all keys are copied by threads, one by one,
 // with zeros behind the last.
 //
+// Keys with scales (kv_format): those of a box, which lie side by side, are a bulk copy beside it. Zeros stand for a
+// box of no page, and behind the last valid key: they may be nobody's, too, and one may be a NaN.
+//
 // Entries behind a sequence's last page are never read.
 #pragma once
 
 #include "attention/pools.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
@@ -54,11 +58,13 @@ struct KeyLoad {
   // Whether one elected thread starts a block's boxes, with addresses in uniform registers; several lanes take turns,
   // each with a vote. H100, times the dense kernel's time, by it and by lanes: one box 1.034 and 1.036 (1.09 by lane 0
   // without election), two 1.05 and 1.05, eight 1.21 and 1.06, since one thread waits for each page's number.
-  static constexpr bool kHasFewBoxes = C.kv_copy == KvCopy::tma && !kHasPools && !is_padded(C.facts) && kBoxes <= 2;
+  static constexpr int kScales = key_scale_bytes(C.facts, kColumns);  // of a key
+  static constexpr bool kHasFewBoxes =
+      C.kv_copy == KvCopy::tma && !kHasPools && !is_padded(C.facts) && kScales == 0 && kBoxes <= 2;
   // Lanes that copy a key's 16-byte chunks of one panel, and keys that a warp copies at once.
   static constexpr int kChunks = kSpan / 16;
   static constexpr int kKeysAtOnce = 32 / kChunks;
-  static constexpr int kPanels = kColumns * kBytes / kSpan;
+  static constexpr int kPanels = key_row_bytes(C.facts, kColumns) / kSpan;
   // Where columns are padded the map has whole rows, not panels, and a box is one panel: zeros come behind the end.
   static constexpr bool kIsPadded = is_padded(C.facts);
   // Whether keys that are read once stand beside keys that the L2 should keep.
@@ -168,6 +174,40 @@ struct KeyLoad {
     __syncwarp();
   }
 
+  // Scales of a block from key `first` on, up to key `end_key`, become zeros; who calls orders that before others'
+  // turn.
+  __device__ __forceinline__ static void clear_scales(unsigned scales, int first, int end_key, int thread,
+                                                      int threads) {
+    if constexpr (kScales % 4 == 0) {
+#pragma unroll 1
+      for (int byte = first * kScales + 4 * thread; byte < end_key * kScales; byte += 4 * threads)
+        ptx::st_shared_u32(scales + byte, 0);
+    } else if constexpr (kScales > 0) {
+#pragma unroll 1
+      for (int key = first + thread; key < end_key; key += threads) ptx::st_shared_u16(scales + key * kScales, 0);
+    }
+  }
+  // Before lane 0 announces the block's copies: zeros, by itself, for boxes of no page. How many bytes the others'
+  // scales have.
+  __device__ __forceinline__ static int prepare_scales(unsigned scales, int page) {
+    const unsigned nowhere = __ballot_sync(kAllLanes, lane() < kBoxes && page < 0);
+    if (lane() == 0 && nowhere != 0) {
+#pragma unroll 1
+      for (int box = 0; box < kBoxes; ++box)
+        if ((nowhere >> box & 1) != 0) clear_scales(scales, box * kBoxKeys, (box + 1) * kBoxKeys, 0, 1);
+      ptx::fence_proxy_async_shared();
+    }
+    return (kBoxes - __popc(nowhere)) * kBoxKeys * kScales;
+  }
+  // Of a box that begins at `key`.
+  __device__ __forceinline__ void load_scales(unsigned to, unsigned barrier, int key, int page) const {
+    if (page < 0) return;
+    const char* const pool = static_cast<const char*>(kIsV ? p.v_scale : p.k_scale);
+    const long long to_page = page * (kIsV ? p.v_scale_stride_page : p.k_scale_stride_page);
+    const long long to_head = head * (kIsV ? p.v_scale_stride_head : p.k_scale_stride_head);
+    ptx::bulk_load(to, pool + to_page + to_head + place_in_page(key) * kScales, kBoxKeys * kScales, barrier);
+  }
+
   // Whether rows of a block of V must be cleared: those behind the sequence's end in the box where it ends.
   __device__ __forceinline__ bool has_tail(int first_key) const {
     return kIsV && kBoxKeys > 1 && end > first_key && end < first_key + kKeys && (end - first_key) % kBoxKeys != 0;
@@ -175,24 +215,33 @@ struct KeyLoad {
 
   // Starts the boxes of a block, once its slot is empty. They complete `full`, with one arrival; or `tail`, where the
   // block has one: finish_tail() must follow.
-  __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, unsigned tail, int first_key,
-                                             int page) const {
+  // `scales`: where those of the block go, if keys have them.
+  __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, unsigned tail, int first_key, int page,
+                                             unsigned scales = 0) const {
     if (!has_memory()) {
+      clear_scales(scales, 0, kKeys, lane(), 32);
       clear_rows(slot, 0);
       if (lane() == 0) ptx::mbarrier_arrive(has_tail(first_key) ? tail : full);
       __syncwarp();
       return;
     }
     const unsigned barrier = has_tail(first_key) ? tail : full;
-    if (lane() == 0) ptx::mbarrier_arrive_expect_tx(barrier, kKeys * kPanels * kSpan);
+    int bytes = kKeys * kPanels * kSpan;
+    if constexpr (kScales > 0) bytes += prepare_scales(scales, page);
+    if (lane() == 0) ptx::mbarrier_arrive_expect_tx(barrier, bytes);
     __syncwarp();
     if (lane() < kBoxes) load_box(slot + lane() * kBoxKeys * kSpan, barrier, first_key + lane() * kBoxKeys, page);
+    if constexpr (kScales > 0) {
+      if (lane() < kBoxes)
+        load_scales(scales + lane() * kBoxKeys * kScales, barrier, first_key + lane() * kBoxKeys, page);
+    }
     __syncwarp();
   }
   // Parity: of `tail`, which completes once for each block that has one.
   __device__ __forceinline__ void finish_tail(unsigned slot, unsigned full, unsigned tail, unsigned parity,
-                                              int first_key) const {
+                                              int first_key, unsigned scales = 0) const {
     ptx::mbarrier_wait_parity(tail, parity);
+    clear_scales(scales, end - first_key, kKeys, lane(), 32);
     clear_rows(slot, end - first_key);
     if (lane() == 0) ptx::mbarrier_arrive(full);
     __syncwarp();

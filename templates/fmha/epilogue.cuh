@@ -140,14 +140,38 @@ __device__ __forceinline__ ptx::Vector4 columns_of(const Accumulator<C>& output,
   return {__float_as_uint(of_row[0]), __float_as_uint(of_row[4]), __float_as_uint(of_row[1]),
           __float_as_uint(of_row[5])};
 }
+// Products with 4-bit V: 8 of each 32, the first or the second four of them.
+template <Config C>
+__device__ __forceinline__ ptx::Vector4 four_of_eight(const Accumulator<C>& output, int i, int r, int half) {
+  const float* const of_row = output + 16 * i + 2 * r + half;
+  return {__float_as_uint(of_row[0]), __float_as_uint(of_row[4]), __float_as_uint(of_row[8]),
+          __float_as_uint(of_row[12])};
+}
 // Columns of O from one thread's to the next one's.
 template <Config C>
-inline constexpr int kColumnsOfThread = has_fours(C) ? 4 : 2;
+inline constexpr int kColumnsOfThread = has_eights(C)  ? 8
+                                        : has_fours(C) ? 4
+                                                       : 2;
 
 // A thread's part of a row, which begins at `to`: 16-bit or fp32.
 template <Config C, bool kIsF32>
 __device__ __forceinline__ void store_columns(char* to, const Accumulator<C>& output, int r) {
-  if constexpr (has_fours(C)) {
+  if constexpr (has_eights(C)) {
+#pragma unroll
+    for (int i = 0; i < o_columns(C) / 32; ++i) {
+      const ptx::Vector4 low = four_of_eight<C>(output, i, r, 0), high = four_of_eight<C>(output, i, r, 1);
+      if constexpr (kIsF32) {
+        ptx::st_global_v4(to + 128 * i, low);
+        ptx::st_global_v4(to + 128 * i + 16, high);
+      } else {
+        const auto packed = [](unsigned x, unsigned y) {
+          return ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(x), __uint_as_float(y));
+        };
+        ptx::st_global_v4(to + 64 * i,
+                          {packed(low.x, low.y), packed(low.z, low.w), packed(high.x, high.y), packed(high.z, high.w)});
+      }
+    }
+  } else if constexpr (has_fours(C)) {
 #pragma unroll
     for (int i = 0; i < o_columns(C) / 16; ++i) {
       const ptx::Vector4 four = columns_of<C>(output, i, r);
@@ -191,7 +215,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   constexpr int kGroups = o_columns(C) / 8;
   constexpr bool kIsNarrow = C.facts.output == Output::normalized;
   const HeadIndex at = head_of<C>(p, tile);
-  if constexpr (has_fours(C)) {
+  if constexpr (has_fours(C) || has_eights(C)) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int own = row + 8 * r;

@@ -58,6 +58,8 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
       passes_tiles(C) && Load::kHasFewBoxes && (!Load::kHasPages || consumer_warpgroups(C) <= 2);
   constexpr LoadRing kRing = load_ring(C, kIsV);
   const unsigned slots = smem + kRing.offset;
+  const unsigned all_scales = smem + scales_offset(C, kIsV);
+  const auto scales_of = [&](int slot) { return all_scales + slot * scale_slot_bytes(C, kColumns); };
   const BarrierRow all_full = row_at<kRing.full>(smem);
   const BarrierRow all_empty = row_at<kRing.empty>(smem);
   const int slot_bytes = kRing.slot_bytes;
@@ -81,7 +83,8 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
   int slot_of_tail = -1;
   const auto finish_tail = [&] {
     if (slot_of_tail < 0) return;
-    load.finish_tail(slots + slot_of_tail * slot_bytes, all_full[slot_of_tail], tail, tail_parity, keys.end - C.tile_n);
+    load.finish_tail(slots + slot_of_tail * slot_bytes, all_full[slot_of_tail], tail, tail_parity, keys.end - C.tile_n,
+                     scales_of(slot_of_tail));
     tail_parity ^= 1;
     slot_of_tail = -1;
   };
@@ -104,7 +107,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     }
     ptx::mbarrier_wait_parity(all_empty[ring.slot()], ring.parity() ^ 1);
     if constexpr (C.kv_copy == KvCopy::tma) {
-      load.load_boxes(slot, full, tail, first_key, pages[0]);
+      load.load_boxes(slot, full, tail, first_key, pages[0], scales_of(ring.slot()));
       if constexpr (kIsV) {
         if (i > 1 && load_stages(C, kIsV) > 1) finish_tail();
         if (i == 1 && load.has_tail(first_key)) slot_of_tail = ring.slot();

@@ -70,6 +70,13 @@ struct Params {
   long long k_descale_stride_head = 0;
   long long v_descale_stride_batch = 0;
   long long v_descale_stride_head = 0;
+  // Keys with scales: [pages][heads_kv][page_size][scales of a key].
+  const void* k_scale = nullptr;
+  const void* v_scale = nullptr;
+  long long k_scale_stride_page = 0;  // in bytes
+  long long k_scale_stride_head = 0;
+  long long v_scale_stride_page = 0;
+  long long v_scale_stride_head = 0;
   long long o_stride_head = 0;  // of o_rows
   long long o_stride_seqlen = 0;
   long long o_stride_batch = 0;

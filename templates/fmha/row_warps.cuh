@@ -14,6 +14,7 @@
 #pragma once
 
 #include "attention/widen.cuh"
+#include "attention/widen_scaled.cuh"
 #include "fmha/alter.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/mask.cuh"
@@ -62,13 +63,17 @@ struct RowConsumer : Consumer<C> {
   static constexpr int kGroups = row_blocks(C);
   static constexpr bool kWidens = widens_keys(C.facts);
   static constexpr bool kIs8Bit = is_8_bit(C.facts);
-  static constexpr int kKeyBytes = slot_element_bytes(C);
+  static constexpr bool kIsScaled = has_key_scales(C.facts);
+  static constexpr bool kIsNibbles = has_key_nibbles(C.facts);
+  static constexpr int kScalesOfK = key_scale_bytes(C.facts, qk_columns(C));
+  static constexpr int kScalesOfV = key_scale_bytes(C.facts, v_columns(C));
+  static constexpr int kPairs = attention::kPairsOfWord<C.facts.kv_format>;
   // Steps of the instruction's k along the columns of Q and K; 16-byte chunks of a row of K or V.
   static constexpr int kScoreSteps = qk_columns(C) * dtype_bytes(C.facts.dtype) / 32;
-  static constexpr int kChunksOfK = qk_columns(C) * kKeyBytes / 16;
-  static constexpr int kChunksOfV = v_columns(C) * kKeyBytes / 16;
-  static constexpr int kStepsOfPair = kWidens ? 2 : 1;   // of two chunks of K
-  static constexpr int kKeysOfStep = kIs8Bit ? 32 : 16;  // of P V
+  static constexpr int kChunksOfK = slot_row_bytes(C, qk_columns(C)) / 16;
+  static constexpr int kChunksOfV = slot_row_bytes(C, v_columns(C)) / 16;
+  static constexpr int kStepsOfPair = kIsNibbles ? 4 : kWidens ? 2 : 1;  // of two chunks of K
+  static constexpr int kKeysOfStep = kIs8Bit ? 32 : 16;                  // of P V
   using Fragment = unsigned[4];
   using Operands = Fragment[kGroups];  // the A operand of a step
   using QueryFragments = Operands[holds_queries(C) ? kScoreSteps : 1];
@@ -94,7 +99,16 @@ struct RowConsumer : Consumer<C> {
   // The A operand of a step. 8-bit keys: columns in the order in which a word of a key has them.
   __device__ __forceinline__ void load_query(Fragment& q, int lane, int g, int step) const {
     constexpr int kSpan = swizzle_span_bytes(C.swizzle);
-    if constexpr (kWidens) {
+    if constexpr (kIsNibbles) {
+      const Panels<C.swizzle, kRowsPerWarpgroup, kSpan> panels{this->q_slot() + g * q_slot_bytes(C)};
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const ptx::Words4 words =
+            ptx::ld_shared_v4(panels.chunk(16 * warp + lane / 4 + 8 * r, step / 2 * 4 + lane % 4));
+        const bool is_first = step % 2 == 0;
+        pair_columns(is_first ? words.x : words.y, is_first ? words.z : words.w, q[r], q[2 + r]);
+      }
+    } else if constexpr (kWidens) {
       const Panels<C.swizzle, kRowsPerWarpgroup, kSpan> panels{this->q_slot() + g * q_slot_bytes(C)};
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -127,6 +141,24 @@ struct RowConsumer : Consumer<C> {
     }
   }
 
+  // As multiply_keys() below, of codes with scales, `scales` the lane's of the first key and block of the chunks.
+  __device__ __forceinline__ static void multiply_scaled(Scores<C> (&scores)[kGroups], const Operands& q,
+                                                         const Fragment& words, int part_of_pair, int first,
+                                                         unsigned scales) {
+    const int half = part_of_pair * 2 / kStepsOfPair, pair = part_of_pair % (kStepsOfPair / 2) * 2;
+    const int block = kIsNibbles ? 2 * half + static_cast<int>(threadIdx.x) % 4 / 2 : 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const unsigned code = ptx::ld_shared_u8(scales + 8 * i * kScalesOfK + block);
+      unsigned pairs[kPairs];
+      attention::widen_pairs<C.facts.kv_format>(words[2 * i + half],
+                                                attention::scale_pair<C.facts.kv_format>(code, code), pairs);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g)
+        multiply<C.facts.dtype>(scores[g] + first / 2 + 4 * i, q[g], pairs[pair], pairs[pair + 1]);
+    }
+  }
+
   // Two chunks of 16 keys, and the products of the step, or of 8-bit keys of one half, with every group's rows.
   __device__ __forceinline__ static void multiply_keys(Scores<C> (&scores)[kGroups], const Operands& q,
                                                        const Fragment& words, int half, int first) {
@@ -146,8 +178,12 @@ struct RowConsumer : Consumer<C> {
     const int lane = own_lane();
     const KeyRows pair(this->smem + kLayout.k.offset, row_of_key(lane), chunk_of_key(lane));
     const KeyRows single(this->smem + kLayout.k.offset, row_of_key(lane), 0);
+    [[maybe_unused]] const unsigned scales = this->smem + kLayout.k_scales.offset +
+                                             this->kv.slot() * scale_slot_bytes(C, qk_columns(C)) +
+                                             lane / 4 * kScalesOfK;
+    constexpr int kHeldSteps = kIsNibbles ? 4 : 2;  // at a time, where not all are held
     Fragment words[2];
-    Operands q[2];
+    Operands q[kHeldSteps];
     const auto fetch = [&](int i) {
       const int chunk = i / kParts * 2;
       const KeyRows& rows = chunk + 1 < kChunksOfK ? pair : single;
@@ -158,7 +194,7 @@ struct RowConsumer : Consumer<C> {
       if constexpr (!holds_queries(C)) {
 #pragma unroll
         for (int step = first; step < first + kStepsOfPair; ++step)
-          if (step < kScoreSteps) load_step(q[step % 2], lane, step);
+          if (step < kScoreSteps) load_step(q[step % kHeldSteps], lane, step);
       }
     };
 #pragma unroll
@@ -179,10 +215,17 @@ struct RowConsumer : Consumer<C> {
         for (int half = 0; half < kStepsOfPair; ++half) {
           const int step = at * kStepsOfPair + half;
           if (step >= kScoreSteps) continue;
-          if constexpr (holds_queries(C)) {
+          if constexpr (kIsScaled) {
+            const unsigned of_pair = scales + part * 16 * kScalesOfK + at * (kIsNibbles ? 4 : 1);
+            if constexpr (holds_queries(C)) {
+              multiply_scaled(scores, held[step], words[i % 2], half, part * 16, of_pair);
+            } else {
+              multiply_scaled(scores, q[step % kHeldSteps], words[i % 2], half, part * 16, of_pair);
+            }
+          } else if constexpr (holds_queries(C)) {
             multiply_keys(scores, held[step], words[i % 2], half, part * 16);
           } else {
-            multiply_keys(scores, q[step % 2], words[i % 2], half, part * 16);
+            multiply_keys(scores, q[step % kHeldSteps], words[i % 2], half, part * 16);
           }
         }
       }
@@ -224,11 +267,23 @@ struct RowConsumer : Consumer<C> {
     }
   }
 
-  // 16 values of a chunk of columns, the i-th of two, times P.
+  // 16 values of a chunk of columns, the i-th of two, times P. `scales`: of the lane's first key, if there are any.
   __device__ __forceinline__ static void multiply_chunk(Outputs& outputs, const Operands& p, const Fragment& words,
-                                                        int i, int chunk) {
+                                                        int i, int chunk, unsigned scales) {
     constexpr DType kType = p_dtype(C);
-    if constexpr (kWidens) {
+    if constexpr (kIsScaled) {
+      const int block = kIsNibbles ? 2 * chunk + static_cast<int>(threadIdx.x) % 32 / 16 : chunk / 2;
+      unsigned pairs[2][kPairs];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        widen_values<C>(words[2 * i + half], scales + 8 * half * kScalesOfV + block, pairs[half]);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+        for (int j = 0; j < kPairs; ++j)
+          ptx::mma_m16n8k16<kType>(outputs[g] + 4 * (chunk * kPairs + j), p[g], pairs[0][j], pairs[1][j]);
+      }
+    } else if constexpr (kWidens) {
       // Bytes: an even and an odd column of one key, the same of the next key.
       unsigned even[2], odd[2];
 #pragma unroll
@@ -255,6 +310,8 @@ struct RowConsumer : Consumer<C> {
     const int lane = own_lane();
     const ValueRows pair(this->smem + kLayout.v.offset, row_of_value(lane), chunk_of_value(lane));
     const ValueRows single(this->smem + kLayout.v.offset, kIs8Bit ? lane : row_of_value(lane), 0);
+    const unsigned scales = this->smem + kLayout.v_scales.offset + this->kv.slot() * scale_slot_bytes(C, v_columns(C)) +
+                            lane % 4 * 2 * kScalesOfV;
     Fragment words[2];
     Operands p[2];
     float subtrahend[kGroups][2], sum[kGroups][4];
@@ -294,7 +351,8 @@ struct RowConsumer : Consumer<C> {
           } else {
 #pragma unroll
             for (int j = 0; j < 2; ++j)
-              if (2 * at + j < kChunksOfV) multiply_chunk(outputs, p[step % 2], words[i % 2], j, 2 * at + j);
+              if (2 * at + j < kChunksOfV)
+                multiply_chunk(outputs, p[step % 2], words[i % 2], j, 2 * at + j, scales + 16 * step * kScalesOfV);
           }
         }
       }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/widen.cuh"
+#include "attention/widen_scaled.cuh"
 #include "fmha/alter.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/epilogue.cuh"
@@ -44,6 +45,23 @@ __device__ __forceinline__ void end_reads() {
   __syncwarp();
 }
 
+// Of eight columns of a query those that pairs of a key's word of nibbles have, two pairs: (j, j + 4).
+__device__ __forceinline__ void pair_columns(unsigned first, unsigned second, unsigned& even, unsigned& odd) {
+  even = ptx::prmt(first, second, 0x5410);
+  odd = ptx::prmt(first, second, 0x7632);
+}
+
+// A word of codes of two keys' values: of each column both. `scales`: the first key's one, where the codes' block is.
+template <Config C>
+__device__ __forceinline__ void widen_values(unsigned word, unsigned scales,
+                                             unsigned (&pairs)[attention::kPairsOfWord<C.facts.kv_format>]) {
+  const unsigned first = ptx::ld_shared_u8(scales);
+  const unsigned second = ptx::ld_shared_u8(scales + key_scale_bytes(C.facts, v_columns(C)));
+  // Bytes: an even and an odd column of one key, the same of the next key.
+  if constexpr (!has_key_nibbles(C.facts)) word = ptx::prmt(word, 0, 0x3120);
+  attention::widen_pairs<C.facts.kv_format>(word, attention::scale_pair<C.facts.kv_format>(first, second), pairs);
+}
+
 template <Config C>
 struct SharedConsumer : Consumer<C> {
   static constexpr Config kWarp = of_one_warp(C);
@@ -53,8 +71,12 @@ struct SharedConsumer : Consumer<C> {
   static constexpr int kKeys = keys_of_warp(C);
   // Steps of the instruction's k along the columns of Q and K, and 16-byte chunks of a row of K or V.
   static constexpr int kScoreSteps = qk_columns(C) / 16;
-  static constexpr int kKeyBytes = slot_element_bytes(C);
-  static constexpr int kChunksOfV = v_columns(C) * kKeyBytes / 16;
+  static constexpr bool kIsScaled = has_key_scales(C.facts);
+  static constexpr bool kIsNibbles = has_key_nibbles(C.facts);
+  static constexpr int kChunksOfV = slot_row_bytes(C, v_columns(C)) / 16;
+  static constexpr int kScalesOfK = key_scale_bytes(C.facts, qk_columns(C));
+  static constexpr int kScalesOfV = key_scale_bytes(C.facts, v_columns(C));
+  static constexpr int kPairs = attention::kPairsOfWord<C.facts.kv_format>;
   using QueryFragments = unsigned[kScoreSteps][4];
 
   int warp = static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32;
@@ -70,7 +92,9 @@ struct SharedConsumer : Consumer<C> {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = lane / 4 + 8 * r;
-        if constexpr (kWidens) {
+        if constexpr (kIsNibbles) {
+          if (step % 2 == 0) load_two_steps(q + step, panels.chunk(row, 2 * step + lane % 4), r);
+        } else if constexpr (kWidens) {
           const unsigned at = panels.chunk(row, 2 * step + lane % 4 / 2) + lane % 2 * 8;
           ptx::ld_shared_v2(at, q[step][r], q[step][2 + r]);
         } else {
@@ -80,12 +104,21 @@ struct SharedConsumer : Consumer<C> {
       }
     }
   }
+  // 4-bit keys: columns in the order in which pairs come out of a word.
+  __device__ __forceinline__ static void load_two_steps(unsigned (*q)[4], unsigned chunk, int r) {
+    const ptx::Words4 words = ptx::ld_shared_v4(chunk);
+    pair_columns(words.x, words.z, q[0][r], q[0][2 + r]);
+    pair_columns(words.y, words.w, q[1][r], q[1][2 + r]);
+  }
 
   // S of this warp's keys. Two groups of eight keys and two chunks of their rows at a time.
   __device__ __forceinline__ void multiply_queries(Scores<kWarp>& scores, const QueryFragments& q,
                                                    unsigned slot) const {
     constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, qk_columns(C));
-    constexpr int kChunksOfRow = qk_columns(C) * kKeyBytes / 16;
+    constexpr int kChunksOfRow = slot_row_bytes(C, qk_columns(C)) / 16;
+    [[maybe_unused]] const unsigned scales = this->smem + kLayout.k_scales.offset +
+                                             ring.slot() * scale_slot_bytes(C, qk_columns(C)) +
+                                             (warp * kKeys + lane / 4) * kScalesOfK;
     const Panels<swizzle_of_keys(C, qk_columns(C)), C.tile_n, kSpan> panels{slot};
 #pragma unroll
     for (int v = 0; v < kKeys / 2; ++v) scores[v] = 0.0f;
@@ -100,7 +133,21 @@ struct SharedConsumer : Consumer<C> {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float* const of_group = scores + 4 * (group + i);
-          if constexpr (kWidens) {
+          if constexpr (kIsScaled) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+              if (chunk + half == kChunksOfRow) continue;
+              const int block = kIsNibbles ? 2 * (chunk + half) + lane % 4 / 2 : chunk / 2;
+              const unsigned code = ptx::ld_shared_u8(scales + 8 * (group + i) * kScalesOfK + block);
+              unsigned pairs[kPairs];
+              attention::widen_pairs<C.facts.kv_format>(words[2 * half + i],
+                                                        attention::scale_pair<C.facts.kv_format>(code, code), pairs);
+#pragma unroll
+              for (int j = 0; j < kPairs / 2; ++j)
+                ptx::mma_m16n8k16<C.facts.dtype>(of_group, q[(chunk + half) * kPairs / 2 + j], pairs[2 * j],
+                                                 pairs[2 * j + 1]);
+            }
+          } else if constexpr (kWidens) {
             unsigned low, high;
             attention::widen_word<C.facts.dtype>(words[i], low, high);
             ptx::mma_m16n8k16<C.facts.dtype>(of_group, q[chunk], low, high);
@@ -121,6 +168,9 @@ struct SharedConsumer : Consumer<C> {
     constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, v_columns(C));
     constexpr DType kType = p_dtype(C);
     const Panels<swizzle_of_keys(C, v_columns(C)), C.tile_n, kSpan> panels{slot};
+    [[maybe_unused]] const unsigned scales = this->smem + kLayout.v_scales.offset +
+                                             ring.slot() * scale_slot_bytes(C, v_columns(C)) +
+                                             (warp * kKeys + lane % 4 * 2) * kScalesOfV;
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
       const int row = warp * kKeys + 16 * step + lane % 16;
@@ -132,7 +182,16 @@ struct SharedConsumer : Consumer<C> {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           if (chunk + i == kChunksOfV) continue;
-          if constexpr (kWidens) {
+          if constexpr (kIsScaled) {
+            const int block = kIsNibbles ? 2 * (chunk + i) + lane / 16 : chunk / 2;
+            unsigned pairs[2][kPairs];
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+              widen_values<C>(words[2 * i + half], scales + (16 * step + 8 * half) * kScalesOfV + block, pairs[half]);
+#pragma unroll
+            for (int j = 0; j < kPairs; ++j)
+              ptx::mma_m16n8k16<kType>(output + 4 * ((chunk + i) * kPairs + j), p[step], pairs[0][j], pairs[1][j]);
+          } else if constexpr (kWidens) {
             // Bytes: an even and an odd column of one key, the same of the next key.
             unsigned even[2], odd[2];
 #pragma unroll

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/widen.cuh"
+#include "attention/widen_scaled.cuh"
 #include "fmha/epilogue.cuh"
 #include "fmha/key_blocks.cuh"
 #include "fmha/paged_load.cuh"
@@ -118,8 +119,15 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& 
     for (int i = 0; i < count; ++i) {
       ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
       ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, wide.slot()), wide.parity() ^ 1);
-      attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kIsV ? v_columns(C) : qk_columns(C), kWideningWarps>(
-          smem + kRing.offset + raw.slot() * kRing.slot_bytes, smem + kSlots + wide.slot() * kSlotBytes, thread);
+      constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
+      const unsigned from = smem + kRing.offset + raw.slot() * kRing.slot_bytes;
+      const unsigned to = smem + kSlots + wide.slot() * kSlotBytes;
+      if constexpr (has_key_scales(C.facts)) {
+        const unsigned scales = smem + scales_offset(C, kIsV) + raw.slot() * scale_slot_bytes(C, kColumns);
+        attention::widen_scaled_slot<C, kColumns, kWideningWarps>(from, scales, to, thread);
+      } else {
+        attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kColumns, kWideningWarps>(from, to, thread);
+      }
       ptx::fence_proxy_async_shared();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
@@ -152,11 +160,11 @@ __device__ __forceinline__ void store_whole(const Params& p, const Accumulator<C
 template <Config C>
 __device__ __forceinline__ float descale_of(const Params& p, const float* descale, long long stride_batch,
                                             long long stride_head, const TileIndex& tile) {
-  if (descale == nullptr) return 1.0f;
+  if (descale == nullptr) return widened_unit(C.facts);
   const HeadIndex at = head_of<C>(p, tile);
   const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
   const float* const of_tile = descale + min(at.batch, p.batch - 1) * stride_batch + head * stride_head;
-  return __uint_as_float(ptx::ld_global_u32(of_tile));
+  return __uint_as_float(ptx::ld_global_u32(of_tile)) * widened_unit(C.facts);
 }
 
 }  // namespace tessera::fmha

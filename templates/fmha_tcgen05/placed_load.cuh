@@ -17,17 +17,18 @@ namespace tessera::fmha_tcgen05 {
 // One block into the next slot of a ring.
 template <Config C, BarrierRow kFull, BarrierRow kEmpty, class Load>
 __device__ __forceinline__ void load_placed_block(const Load& load, unsigned smem, unsigned slots, int slot_bytes,
-                                                  unsigned tail, unsigned& tail_parity, int first_key,
+                                                  unsigned scales, unsigned tail, unsigned& tail_parity, int first_key,
                                                   fmha::RingPosition<load_stages(C)>& ring) {
   const unsigned full = barrier_at<kFull>(smem, ring.slot());
   const unsigned slot = slots + ring.slot() * slot_bytes;
+  const unsigned of_slot = scales + ring.slot() * C.tile_n * Load::kScales;
   int pages[Load::kPagesOfLane];
   load.find_pages(first_key, pages);
   ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, ring.slot()), ring.parity() ^ 1);
   if constexpr (C.kv_copy == KvCopy::tma) {
-    load.load_boxes(slot, full, tail, first_key, pages[0]);
+    load.load_boxes(slot, full, tail, first_key, pages[0], of_slot);
     if (load.has_tail(first_key)) {
-      load.finish_tail(slot, full, tail, tail_parity, first_key);
+      load.finish_tail(slot, full, tail, tail_parity, first_key, of_slot);
       tail_parity ^= 1;
     }
   } else {
@@ -66,10 +67,12 @@ __device__ __forceinline__ void load_placed_keys(const Params& p, unsigned smem)
 #pragma unroll 1
     for (int block = blocks.end - 1; block >= blocks.begin - (is_latent(C) ? 0 : 1); --block) {
       if (block >= blocks.begin)
-        load_placed_block<C, kK.full, kK.empty>(load_k, smem, smem + kK.offset, kK.slot_bytes, tail, tail_parity,
-                                                block * C.tile_n, k_ring);
+        load_placed_block<C, kK.full, kK.empty>(load_k, smem, smem + kK.offset, kK.slot_bytes,
+                                                smem + scales_offset(C, false), tail, tail_parity, block * C.tile_n,
+                                                k_ring);
       if (!is_latent(C) && block + 1 < blocks.end)
-        load_placed_block<C, kV.full, kV.empty>(load_v, smem, smem + kV.offset, kV.slot_bytes, tail, tail_parity,
+        load_placed_block<C, kV.full, kV.empty>(load_v, smem, smem + kV.offset, kV.slot_bytes,
+                                                smem + scales_offset(C, true), tail, tail_parity,
                                                 (block + 1) * C.tile_n, v_ring);
     }
   }

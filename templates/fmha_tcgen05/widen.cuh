@@ -8,6 +8,7 @@
 #pragma once
 
 #include "attention/widen.cuh"
+#include "attention/widen_scaled.cuh"
 #include "fmha/ring.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
 #include "fmha_tcgen05/params.cuh"
@@ -71,9 +72,16 @@ __device__ __forceinline__ void widen_block(unsigned smem, fmha::RingPosition<ra
   constexpr BarrierRow kEmpty = kIsV ? kBarriers.v_empty : kBarriers.k_empty;
   ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
   ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, wide.slot()), wide.parity() ^ 1);
-  attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kIsV ? v_columns(C) : qk_columns(C), kWideningWarps>(
-      smem + kRing.offset + raw.slot() * kRing.slot_bytes, smem + kSlots + wide.slot() * kSlotBytes,
-      static_cast<int>(threadIdx.x) % (32 * kWideningWarps));
+  constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
+  const unsigned from = smem + kRing.offset + raw.slot() * kRing.slot_bytes;
+  const unsigned to = smem + kSlots + wide.slot() * kSlotBytes;
+  const int thread = static_cast<int>(threadIdx.x) % (32 * kWideningWarps);
+  if constexpr (has_key_scales(C.facts)) {
+    const unsigned scales = smem + scales_offset(C, kIsV) + raw.slot() * scale_slot_bytes(C, kColumns);
+    attention::widen_scaled_slot<C, kColumns, kWideningWarps>(from, scales, to, thread);
+  } else {
+    attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kColumns, kWideningWarps>(from, to, thread);
+  }
   ptx::fence_proxy_async_shared();
   __syncwarp();
   if (threadIdx.x % 32 == 0) {

@@ -44,12 +44,35 @@ TESSERA_HD constexpr bool is_8_bit(const AttentionFacts& f) { return dtype_bytes
 TESSERA_HD constexpr bool has_descales(const AttentionFacts& f) { return widens_keys(f) || is_8_bit(f); }
 // Of k and v in memory.
 TESSERA_HD constexpr DType key_dtype(const AttentionFacts& f) { return widens_keys(f) ? f.kv_dtype : f.dtype; }
+// Whether k and v are codes with scales for blocks of columns.
+TESSERA_HD constexpr bool has_key_scales(const AttentionFacts& f) { return f.kv_format != KvFormat::plain; }
+TESSERA_HD constexpr bool has_key_nibbles(const AttentionFacts& f) { return f.kv_format == KvFormat::nvfp4; }
+// Of a key's columns: elements of kv_dtype in memory, of which one byte has two codes of e2m1; bytes; scales, a byte
+// each.
+TESSERA_HD constexpr int key_elements(const AttentionFacts& f, int columns) {
+  return has_key_nibbles(f) ? columns / 2 : columns;
+}
+TESSERA_HD constexpr int key_row_bytes(const AttentionFacts& f, int columns) {
+  return key_elements(f, columns) * dtype_bytes(key_dtype(f));
+}
+TESSERA_HD constexpr int columns_of_key_scale(const AttentionFacts& f) { return has_key_nibbles(f) ? 16 : 32; }
+TESSERA_HD constexpr int key_scale_bytes(const AttentionFacts& f, int columns) {
+  return has_key_scales(f) ? columns / columns_of_key_scale(f) : 0;
+}
+// All of it, for models of time.
+TESSERA_HD constexpr double bytes_of_keys(const AttentionFacts& f, double columns) {
+  const double codes = columns * dtype_bytes(key_dtype(f)) / (has_key_nibbles(f) ? 2 : 1);
+  return has_key_scales(f) ? codes + columns / columns_of_key_scale(f) : codes;
+}
+// Codes of e2m1 become 1 / 256 of their numbers, which takes one product in place of two: attention/widen_scaled.cuh.
+// The factors of scores and of rows of O have the rest.
+TESSERA_HD constexpr float widened_unit(const AttentionFacts& f) { return has_key_nibbles(f) ? 256.0f : 1.0f; }
 // How k and v come to shared memory, as panels [columns / span][keys][span]: under the Config's swizzle; or without, as
 // wide as a line of shared memory where rows allow, for threads to read.
 TESSERA_HD constexpr int key_span_bytes(const AttentionFacts& f, Swizzle swizzle, int columns) {
   if (!widens_keys(f)) return swizzle_span_bytes(swizzle);
   int span = 128;
-  while (columns * dtype_bytes(f.kv_dtype) % span != 0) span /= 2;
+  while (key_row_bytes(f, columns) % span != 0) span /= 2;
   return span;
 }
 TESSERA_HD constexpr Swizzle key_swizzle(const AttentionFacts& f, Swizzle swizzle) {

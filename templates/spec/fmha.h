@@ -80,6 +80,11 @@
 //   void* k_keys, v_keys     k and v once more, for threads
 //   int* block_table, int pages, max_pages; or int* cu_seqlens_k, int tokens_k
 //   long long k_stride_page, k_stride_seqlen, k_stride_head, the same of v, in elements; ragged: no stride of pages
+// Codes with scales (kv_format nvfp4, mxfp8): k and v are pages of codes, [.., head_dim / 2] or [.., head_dim], and
+// k_scale, v_scale [pages, heads_kv, page_size, scales of a key]: a page's scales of a head lie side by side. Behind
+// the descales and their strides come
+//   void* k_scale, v_scale
+//   long long k_scale_stride_page, k_scale_stride_head, the same of v_scale, in bytes
 // Two pools of keys (kv_pools sparse_window): k [seqlen_k, head_dim] and v [seqlen_k, head_dim_v] are rows that queries
 // list; threads copy them, and there are no maps of k and v. A tile is one query or a part of one, at most tile_m of
 // its heads: tiles = ceil_div(g, tile_m) * seqlen_q * batch. heads_kv is 1, topk + seqlen_swa at most 2^31 - 2^16.
@@ -131,6 +136,8 @@ struct SmemLayout {
   SmemRegion present;    // two pools: [stages], a bit for each key of K's slot: fmha/pools.cuh
   SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles
   SmemRegion passed;     // [kPassedTiles], what the roles are told of a tile: fmha/passed_tiles.cuh
+  SmemRegion k_scales;   // keys with scales: [slots of the ring that loads fill][tile_n][scales of a key]
+  SmemRegion v_scales;   // as k_scales
   SmemRegion barriers;   // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -187,12 +194,12 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
   return rows_of_box(c) * qk_columns(c) * dtype_bytes(c.facts.dtype);
 }
-// Of the numbers that consumers read.
-TESSERA_HD constexpr int slot_element_bytes(const Config& c) {
-  return dtype_bytes(has_widening_warps(c) ? c.facts.dtype : key_dtype(c.facts));
+// Of a key, as consumers read it.
+TESSERA_HD constexpr int slot_row_bytes(const Config& c, int columns) {
+  return has_widening_warps(c) ? columns * dtype_bytes(c.facts.dtype) : key_row_bytes(c.facts, columns);
 }
-TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * qk_columns(c) * slot_element_bytes(c); }
-TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * v_columns(c) * slot_element_bytes(c); }
+TESSERA_HD constexpr int k_slot_bytes(const Config& c) { return c.tile_n * slot_row_bytes(c, qk_columns(c)); }
+TESSERA_HD constexpr int v_slot_bytes(const Config& c) { return c.tile_n * slot_row_bytes(c, v_columns(c)); }
 // A bit for each key of a block, in whole 16 bytes.
 TESSERA_HD constexpr int present_slot_bytes(const Config& c) {
   return has_pools(c) ? static_cast<int>(round_up(c.tile_n, 128)) / 8 : 0;
@@ -217,7 +224,9 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.present = {"present", end_of(layout.promoted), c.stages * present_slot_bytes(c)};
   layout.step_work = {"step_work", end_of(layout.present), has_whole_tiles(c) ? kStepWorkBytes : 0};
   layout.passed = {"passed", end_of(layout.step_work), passes_tiles(c) ? kPassedTiles * kPassedTileBytes : 0};
-  layout.barriers = {"barriers", end_of(layout.passed), 8 * barriers_from(c, 0, 0).count};
+  layout.k_scales = {"k_scales", end_of(layout.passed), load_stages(c, false) * scale_slot_bytes(c, qk_columns(c))};
+  layout.v_scales = {"v_scales", end_of(layout.k_scales), load_stages(c, true) * scale_slot_bytes(c, v_columns(c))};
+  layout.barriers = {"barriers", end_of(layout.v_scales), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
@@ -234,6 +243,11 @@ struct LoadRing {
   BarrierRow full;
   BarrierRow empty;
 };
+// Where a slot's scales begin.
+TESSERA_HD constexpr int scales_offset(const Config& c, bool is_v) {
+  const SmemLayout layout = smem_layout(c);
+  return is_v ? layout.v_scales.offset : layout.k_scales.offset;
+}
 TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v, unsigned smem = 0) {
   const SmemLayout layout = smem_layout(c);
   const Barriers b = barriers(c, smem);
@@ -339,6 +353,17 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   return {};
 }
 
+// Codes with scales.
+TESSERA_HD constexpr Verdict<Rule> why_invalid_scaled(const Config& c) {
+  if (!has_key_scales(c.facts)) return {};
+  const bool is_known = c.facts.head_dim == 64 || c.facts.head_dim == 128 || c.facts.head_dim == 256;
+  const int others = (c.facts.dtype != DType::bf16) + (c.facts.kv_layout != KvLayout::paged) + has_pools(c) +
+                     (!is_known || c.facts.head_dim_v != c.facts.head_dim);
+  if (others != 0) return {Rule::facts_of_scaled_keys, others, 0};
+  if (c.kv_copy != KvCopy::tma) return {Rule::scaled_keys_need_tma, 1, 0};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
   if (!has_pools(c)) return {};
   if (c.facts.kv_layout != KvLayout::dense) return {Rule::placed_keys_need_dense_facts, 1, 0};
@@ -407,6 +432,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!of_promotion.ok()) return of_promotion;
   const Verdict<Rule> of_keys = why_invalid_keys(c);
   if (!of_keys.ok()) return of_keys;
+  const Verdict<Rule> of_scaled = why_invalid_scaled(c);
+  if (!of_scaled.ok()) return of_scaled;
   const Verdict<Rule> of_pools = why_invalid_pools(c);
   if (!of_pools.ok()) return of_pools;
   const Verdict<Rule> of_v_layout = why_invalid_v(c);
@@ -466,7 +493,7 @@ TESSERA_HD constexpr int box_keys(const Config& c) {
 // A box of fewer keys than a block's has one panel: the next panel begins behind the block's keys.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
   const int span = key_span_bytes(c.facts, c.swizzle, columns) / dtype_bytes(key_dtype(c.facts));
-  const int panels = box_keys(c) == c.tile_n ? panels_of_box(c, columns / span) : 1;
+  const int panels = box_keys(c) == c.tile_n ? panels_of_box(c, key_elements(c.facts, columns) / span) : 1;
   return {{span, box_keys(c), panels, 1, 1}};
 }
 TESSERA_HD constexpr TmaBox k_box(const Config& c) { return kv_box(c, qk_columns(c)); }

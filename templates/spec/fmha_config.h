@@ -75,6 +75,8 @@ enum class Rule {
   placed_keys_need_dense_facts,    // 1: two pools beside pages or ragged keys; 0
   pools_need_dense_facts,          // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O; 0
   pools_need_cp_async,             // 1; 0 (rows of a list come by cp.async)
+  facts_of_scaled_keys,            // 1 for each of: dtype not bf16, keys not in pages, other head_dims; 0
+  scaled_keys_need_tma,            // 1; 0 (scales come beside boxes of keys)
 };
 
 // For requires clauses and template arguments: with C.facts there, NVRTC takes two names of one type for two types.
@@ -122,7 +124,10 @@ inline constexpr int kStepWorkBytes = 4 * (11 + 2 * kMostWholeSequences) + 4;
 inline constexpr int kMostCutCtas = 1024;
 inline constexpr int kCutWords = 8;  // of a cut between ranges of dealt keys, in the workspace: fmha/step_work.cuh
 // Of P, and of V as the second product takes it. What is widened from 8 bits becomes f16, which is less work.
-TESSERA_HD constexpr DType p_dtype(const Config& c) { return widens_keys(c.facts) ? DType::f16 : c.facts.dtype; }
+// With scales it stays bf16, which has their exponents.
+TESSERA_HD constexpr DType p_dtype(const Config& c) {
+  return widens_keys(c.facts) && !has_key_scales(c.facts) ? DType::f16 : c.facts.dtype;
+}
 // Whether threads copy Q: a box of a warpgroup's rows has whole queries, or heads of one, and other packed heads have
 // no such box.
 TESSERA_HD constexpr bool copies_q(const Config& c) {
@@ -170,8 +175,10 @@ TESSERA_HD constexpr bool skips_idle_warps(const Config& c) {
 TESSERA_HD constexpr bool has_storing_warp(const Config& c) { return !transposes_v(c) && !shares_blocks(c); }
 // Whether a thread has four columns of O side by side: V had 8 bits.
 TESSERA_HD constexpr bool has_fours(const Config& c) {
-  return is_8_bit(c.facts) || (widens_keys(c.facts) && uses_mma_sync(c));
+  return is_8_bit(c.facts) || (widens_keys(c.facts) && uses_mma_sync(c) && !has_key_nibbles(c.facts));
 }
+// Or eight: V had 4 bits.
+TESSERA_HD constexpr bool has_eights(const Config& c) { return has_key_nibbles(c.facts) && uses_mma_sync(c); }
 // Warps that load 8-bit keys, behind the consumers: one Q and K, one V. Else they are the producer warpgroup's.
 TESSERA_HD constexpr int loading_warps(const Config& c) { return has_widening_warps(c) ? 2 : 0; }
 TESSERA_HD constexpr int num_threads(const Config& c) {

@@ -145,6 +145,13 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_descaled_keys(const Config& c) {
   if (!has_descales(c.facts)) return {};
   if (c.facts.v_layout == Layout::k_major) return {Rule::descaled_keys_need_mn_major, 1, 0};
   if (!widens_keys(c.facts)) return {};
+  if (has_key_scales(c.facts)) {
+    const bool is_known = c.facts.head_dim == 64 || c.facts.head_dim == 128 || c.facts.head_dim == 256;
+    const int others = (c.facts.dtype != DType::bf16) + (c.facts.kv_layout != KvLayout::paged) + is_latent(c) +
+                       (!is_known || c.facts.head_dim_v != c.facts.head_dim);
+    if (others != 0) return {Rule::facts_of_scaled_keys, others, 0};
+    if (c.kv_copy != KvCopy::tma) return {Rule::scaled_keys_need_tma, 1, 0};
+  }
   if (c.cta_pair) return {Rule::widened_keys_in_pair, 2, 1};
   if (q_tiles(c) == 2 && c.tile_n > 64) return {Rule::widened_keys_of_two_q_tiles, c.tile_n, 64};
   return {};
@@ -227,7 +234,7 @@ TESSERA_HD constexpr TmaBox q_box(const Config& c) {
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {
   const int span = key_span_bytes(c.facts, c.swizzle, columns) / dtype_bytes(key_dtype(c.facts));
   const int keys = box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
-  return {{span, keys, keys == c.tile_n ? panels_of_box(c, columns / span) : 1, 1, 1}};
+  return {{span, keys, keys == c.tile_n ? panels_of_box(c, key_elements(c.facts, columns) / span) : 1, 1, 1}};
 }
 TESSERA_HD constexpr bool has_kv_box(const Config& c) {
   return c.facts.kv_layout != KvLayout::dense || widens_keys(c.facts);

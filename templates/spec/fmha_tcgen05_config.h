@@ -65,6 +65,8 @@ enum class Rule {
   widened_keys_in_pair,          // CTAs; 1 (each CTA's threads widen for their own)
   descaled_keys_need_mn_major,   // 1; 0 (K-major V)
   widened_keys_of_two_q_tiles,   // tile_n; 64 (registers of softmax threads beside those of widening ones)
+  facts_of_scaled_keys,          // 1 for each of: dtype not bf16, keys not in pages, other head_dims; 0
+  scaled_keys_need_tma,          // 1; 0 (scales come beside boxes of keys)
   latent_head_dim,               // head_dim; 576: keys that are values too
   latent_head_dim_v,             // head_dim_v; 512: likewise
   latent_in_pair,                // CTAs; 1 (halves of keys for one product, halves of columns for the other)
@@ -129,9 +131,10 @@ TESSERA_HD constexpr int o_span_elements(const Config& c) {
 }
 
 // P and V of O += P V. 8-bit values become f16 whatever the queries are: that takes a third of the instructions that
-// bf16 takes, and probabilities, at most 2^8, have finer steps. Those that are keys too become what the queries are.
+// bf16 takes, and probabilities, at most 2^8, have finer steps. Those that are keys too become what the queries are,
+// and those with scales, whose exponents f16 has not.
 TESSERA_HD constexpr DType p_dtype(const Config& c) {
-  return widens_keys(c.facts) && !is_latent(c) ? DType::f16 : c.facts.dtype;
+  return widens_keys(c.facts) && !is_latent(c) && !has_key_scales(c.facts) ? DType::f16 : c.facts.dtype;
 }
 
 // Keys of a step of O += P V, and elements of one of S = Q K^T: 32 bytes.

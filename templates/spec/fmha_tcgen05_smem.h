@@ -23,6 +23,8 @@ struct SmemLayout {
   SmemRegion p;         // [Q tile][tile_n / span][rows][span], p_path smem only
   SmemRegion raw_k;     // [raw_stages][head_dim / span][keys][span], no swizzle: 8-bit keys only
   SmemRegion raw_v;     // likewise
+  SmemRegion k_scales;  // [raw_stages][keys][scales of a key]: keys with scales only
+  SmemRegion v_scales;  // likewise
   SmemRegion factors;   // [S buffer][lane], fp32: what the rows of O are multiplied with
   SmemRegion last;      // [Q tile][lane], fp32: likewise at the end
   SmemRegion halves;    // [2][Q tile][lane], fp32: maxima and sums that folded lanes exchange
@@ -59,10 +61,13 @@ inline constexpr int kWideningWarps = 4;
 inline constexpr int kMaxRawStages = 8;
 
 TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
-  return widens_keys(c.facts) ? c.tile_n * qk_columns(c) : 0;
+  return widens_keys(c.facts) ? c.tile_n * key_row_bytes(c.facts, qk_columns(c)) : 0;
 }
 TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
-  return widens_keys(c.facts) && !is_latent(c) ? c.tile_n * v_columns(c) : 0;
+  return widens_keys(c.facts) && !is_latent(c) ? c.tile_n * key_row_bytes(c.facts, v_columns(c)) : 0;
+}
+TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int columns) {
+  return c.tile_n * key_scale_bytes(c.facts, columns);
 }
 // What else there is, with barriers for the most raw slots.
 TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
@@ -73,7 +78,8 @@ TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
 TESSERA_HD constexpr int raw_stages(const Config& c) {
   if (!widens_keys(c.facts)) return 0;
   if (is_latent(c)) return c.stages;  // in the slots themselves
-  const int slots = raw_k_slot_bytes(c) + raw_v_slot_bytes(c);
+  const int slots = raw_k_slot_bytes(c) + raw_v_slot_bytes(c) + scale_slot_bytes(c, qk_columns(c)) +
+                    scale_slot_bytes(c, v_columns(c));
   const int stages = slots <= 0 ? 0 : (kMaxSmemBytes - bytes_beside_raw(c)) / slots;
   return stages < 1 ? 1 : stages > kMaxRawStages ? kMaxRawStages : stages;
 }
@@ -118,7 +124,9 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.p = {"p", aligned(end_of(layout.v)), q_tiles(c) * p_slot_bytes(c)};
   layout.raw_k = {"raw_k", end_of(layout.p), is_latent(c) ? 0 : raw_stages(c) * raw_k_slot_bytes(c)};
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
-  layout.factors = {"factors", end_of(layout.raw_v), kNumBuffers * lanes};
+  layout.k_scales = {"k_scales", end_of(layout.raw_v), raw_stages(c) * scale_slot_bytes(c, qk_columns(c))};
+  layout.v_scales = {"v_scales", end_of(layout.k_scales), raw_stages(c) * scale_slot_bytes(c, v_columns(c))};
+  layout.factors = {"factors", end_of(layout.v_scales), kNumBuffers * lanes};
   layout.last = {"last_factors", end_of(layout.factors), q_tiles(c) * lanes};
   layout.halves = {"halves", end_of(layout.last), is_folded(c) && !is_latent(c) ? 2 * q_tiles(c) * lanes : 0};
   layout.tmem = {"tmem_address", end_of(layout.halves), 8};
@@ -156,6 +164,12 @@ TESSERA_HD constexpr LoadRing load_ring(const Config& c, bool is_v) {
   }
   return is_v ? ring(layout.v.offset, v_slot_bytes(c), b.v_full, b.v_empty)
               : ring(layout.k.offset, k_slot_bytes(c), b.k_full, b.k_empty);
+}
+
+// Where those rings' slots have their scales.
+TESSERA_HD constexpr int scales_offset(const Config& c, bool is_v) {
+  const SmemLayout layout = smem_layout(c);
+  return is_v ? layout.v_scales.offset : layout.k_scales.offset;
 }
 
 }  // namespace tessera::fmha_tcgen05

@@ -22,10 +22,14 @@ inline constexpr int kWideningWarps = 2;  // of K, of V
 inline constexpr int kMaxRawStages = 8;
 
 TESSERA_HD constexpr int raw_k_slot_bytes(const Config& c) {
-  return has_widening_warps(c) ? c.tile_n * qk_columns(c) : 0;
+  return has_widening_warps(c) ? c.tile_n * key_row_bytes(c.facts, qk_columns(c)) : 0;
 }
 TESSERA_HD constexpr int raw_v_slot_bytes(const Config& c) {
-  return has_widening_warps(c) || transposes_v(c) ? c.tile_n * v_columns(c) : 0;
+  return has_widening_warps(c) || transposes_v(c) ? c.tile_n * key_row_bytes(c.facts, v_columns(c)) : 0;
+}
+// Of a block of K or V: [tile_n][scales of a key].
+TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int columns) {
+  return c.tile_n * key_scale_bytes(c.facts, columns);
 }
 
 // Shared memory beside raw slots.
@@ -37,7 +41,8 @@ TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
   return slots * dtype_bytes(c.facts.dtype) + step_work + 8 * (barriers + 4 * kMaxRawStages);
 }
 TESSERA_HD constexpr int raw_stages_within(const Config& c, int bytes) {
-  const int slot = raw_k_slot_bytes(c) + raw_v_slot_bytes(c);
+  const int slot = raw_k_slot_bytes(c) + raw_v_slot_bytes(c) + scale_slot_bytes(c, qk_columns(c)) +
+                   scale_slot_bytes(c, v_columns(c));
   const int stages = slot == 0 ? 0 : (bytes - bytes_beside_raw(c)) / slot;
   return stages > kMaxRawStages ? kMaxRawStages : stages;
 }

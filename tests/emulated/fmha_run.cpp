@@ -15,6 +15,7 @@
 #include "reference/key_places.h"
 #include "reference/narrow_keys.h"
 #include "reference/ragged.h"
+#include "reference/scaled_keys.h"
 #include "reference/standard_attention.h"
 #include "runtime/nvrtc.h"
 #include "spec/attention_facts.h"
@@ -275,7 +276,8 @@ class Run {
  private:
   std::int64_t tree_words() const { return facts_.tree_words < 0 ? (sizes_.seqlen_q + 31) / 32 : facts_.tree_words; }
   bool is_ragged() const { return problem_.q_layout == QueryLayout::ragged; }
-  DType key_type() const { return problem_.kv_dtype.value_or(problem_.dtype); }
+  DType key_type() const { return attention_facts(problem_).kv_dtype; }
+  bool is_scaled() const { return problem_.kv_format != KvFormat::plain; }
   bool is_8_bit() const { return problem_.dtype == DType::e4m3; }
   bool has_pools() const { return problem_.kv_pools != KvPools::dense; }
   bool is_latent() const { return problem_.v_is_k == VIsK::on; }
@@ -333,9 +335,18 @@ class Run {
     if (is_ragged()) {
       tensors_.emplace("cu_seqlens_q", tensor_of(reference::starts_of(facts_.query_lengths)));
     }
-    if (key_type() != problem_.dtype)
-      for (Tensor* const keys : {&made.k, &made.v}) *keys = reference::narrowed(*keys);
-    if (key_type() == DType::e4m3) make_descales();
+    reference::ScaledKeys scales_of_k, scales_of_v;
+    for (const auto& [keys, scaled] : {std::pair(&made.k, &scales_of_k), std::pair(&made.v, &scales_of_v)}) {
+      if (is_scaled()) {
+        *scaled = reference::scaled_keys(problem_.kv_format, *keys);
+        *keys = scaled->codes;
+      } else if (facts_.rounded_to != KvFormat::plain) {
+        *keys = reference::widened_keys(facts_.rounded_to, reference::scaled_keys(facts_.rounded_to, *keys));
+      } else if (key_type() != problem_.dtype) {
+        *keys = reference::narrowed(*keys);
+      }
+    }
+    if (has_descales(attention_facts(problem_))) make_descales();
     if (!facts_.seqused_q.empty()) hide_behind(made.q, facts_.seqused_q);
     if (!facts_.seqused_k.empty()) {
       hide_behind(made.k, facts_.seqused_k);
@@ -368,6 +379,10 @@ class Run {
     tensors_.emplace("q", std::move(made.q));
     if (problem_.kv_layout == KvLayout::paged) {
       make_pages(made.k, made.v);
+      if (is_scaled()) {
+        put_scales("k_scale", scales_of_k.scales);
+        put_scales("v_scale", scales_of_v.scales);
+      }
     } else if (problem_.kv_layout == KvLayout::ragged) {
       make_ragged(made.k, made.v);
     } else {
@@ -444,6 +459,26 @@ class Run {
       if (!is_latent() || name == std::string_view("k"))
         reference::put_pages(*keys, lengths, tensors_.at("block_table"), pool_of(name));
   }
+  /// A page's scales of a head side by side; between heads and pages gaps that nobody may read.
+  reference::PoolView pool_of_scales(const std::string& name) const {
+    Tensor& pool = const_cast<Tensor&>(tensors_.at(name));
+    const std::int64_t scales = key_scale_bytes(attention_facts(problem_), problem_.head_dim);
+    const std::int64_t head = places_.at(name + "_stride_head");
+    return {pool.bytes.data(),
+            DType::u8,
+            {places_.at("pages"), *problem_.page_size, sizes_.heads_kv, scales},
+            {places_.at(name + "_stride_page"), scales, head, 1}};
+  }
+  void put_scales(const std::string& name, const Tensor& scales) {
+    const std::int64_t of_page = *problem_.page_size * scales.shape[3];
+    const std::int64_t head = of_page + (facts_.input_seed % 3 == 0 ? 16 : 0), page = head * sizes_.heads_kv + 32;
+    places_[name + "_stride_head"] = head;
+    places_[name + "_stride_page"] = page;
+    Tensor pool(DType::u8, {places_.at("pages") * page});
+    std::memset(pool.bytes.data(), 0xFF, pool.bytes.size());
+    tensors_.emplace(name, std::move(pool));
+    reference::put_pages(scales, tensor_of(facts_.seqused_k), tensors_.at("block_table"), pool_of_scales(name));
+  }
   void make_ragged(const Tensor& k, const Tensor& v) {
     const Tensor ends = reference::ends_of(tensor_of(facts_.seqused_k));
     const std::int64_t tokens = static_cast<std::int64_t>(ends.at(sizes_.batch)) + facts_.spare_pages;
@@ -455,18 +490,24 @@ class Run {
   reference::PoolView pool_of(const std::string& name) const {
     Tensor& pool = const_cast<Tensor&>(tensors_.at(is_in_one_pool(name) ? "k" : name));
     const auto stride = [&](const char* of) { return places_.at(name + "_stride_" + of); };
-    return {
-        pool.bytes.data() + (is_in_one_pool(name) ? v_offset_ : 0),
-        key_type(),
-        {places_.at("pages"), *problem_.page_size, sizes_.heads_kv, name == "k" ? sizes_.head_dim : sizes_.v_columns()},
-        {stride("page"), stride("seqlen"), stride("head"), 1}};
+    return {pool.bytes.data() + (is_in_one_pool(name) ? v_offset_ : 0),
+            key_type(),
+            {places_.at("pages"), *problem_.page_size, sizes_.heads_kv,
+             is_scaled()   ? key_elements(attention_facts(problem_), problem_.head_dim)
+             : name == "k" ? sizes_.head_dim
+                           : sizes_.v_columns()},
+            {stride("page"), stride("seqlen"), stride("head"), 1}};
   }
   /// What stands in the pool, as a dense tensor.
   Tensor dense_keys(const char* name) const {
     if (problem_.kv_layout == KvLayout::ragged)
       return reference::unpack_keys(tensors_.at(name), tensors_.at("cu_seqlens_k"), sizes_.seqlen_k);
-    return reference::take_pages(pool_of(name), tensor_of(facts_.seqused_k), tensors_.at("block_table"),
-                                 sizes_.seqlen_k);
+    const auto take = [&](const reference::PoolView& pool) {
+      return reference::take_pages(pool, tensor_of(facts_.seqused_k), tensors_.at("block_table"), sizes_.seqlen_k);
+    };
+    if (!is_scaled()) return take(pool_of(name));
+    return reference::widened_keys(problem_.kv_format,
+                                   {take(pool_of(name)), take(pool_of_scales(std::string(name) + "_scale"))});
   }
   void make_pools() {
     reference::FmhaPoolTensors made = reference::make_pool_inputs(

@@ -35,6 +35,8 @@ struct FmhaLaunchFacts {
   std::int64_t topk = 0, seqlen_swa = 0;  ///< two pools of keys: seqlen_k are the pool's rows
   bool has_sink = true;                   ///< where the problem has sinks: else the pointer is null
   double sink = 0;                        ///< instead of random ones where it is not 0
+  /// Of bf16 keys: those that a format with scales makes of what is drawn.
+  KvFormat rounded_to = KvFormat::plain;
   /// 8-bit keys, and q: none, which is 1; one for each sequence and key head; one for all.
   enum class Descales { none, each, one };
   Descales descales = Descales::none;

@@ -100,6 +100,60 @@ TEST_CASE("keys in pages: buffers, maps and sizes of a launch") {
   CHECK(rule(ragged, "v_stride_seqlen must be a multiple of 8 (16 bytes)"));
 }
 
+TEST_CASE("keys with scales: what is refused, and why; what a launch takes") {
+  for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"}) {
+    const auto of_arch = [&](Fields more) {
+      more.insert(more.begin(), {{"arch", arch}, {"kv_format", "nvfp4"}});
+      return refusal(more);
+    };
+    const auto of_pages = [&](Fields more) {
+      more.insert(more.begin(), {{"kv_layout", "paged"}, {"page_size", "16"}});
+      return of_arch(more);
+    };
+    CHECK(of_pages({}) == "accepted");
+    CHECK(of_pages({{"head_dim", "256"}, {"mask", "causal"}, {"window", "sliding"}}) == "accepted");
+    CHECK(of_arch({}) == "fmha has no kernel for kv_format nvfp4 with kv_layout dense: take paged");
+    CHECK(of_arch({{"kv_layout", "ragged"}}) ==
+          "fmha has no kernel for kv_format nvfp4 with kv_layout ragged: take paged");
+    CHECK(of_arch({{"kv_layout", "paged"}, {"page_size", "1"}}) ==
+          "fmha has no kernel for kv_format nvfp4 with page_size 1: take 8 or more: a box of keys brings its scales");
+    CHECK(of_pages({{"dtype", "f16"}}) == "fmha has no kernel for kv_format nvfp4 with dtype f16: take bf16");
+    CHECK(of_pages({{"kv_dtype", "e4m3"}}) ==
+          "fmha has no kernel for kv_format nvfp4 with kv_dtype e4m3: take auto: a format has its own");
+    CHECK(of_pages({{"head_dim", "96"}}) ==
+          "fmha has no kernel for kv_format nvfp4 with head_dim 96: take 64, 128 or 256");
+  }
+  const Fields paged{{"kv_layout", "paged"}, {"page_size", "16"}};
+  const auto launch_of = [&](const char* format) {
+    Fields fields = paged;
+    fields.push_back({"kv_format", format});
+    return make_plan(problem_of("fmha", fields)).launch;
+  };
+  const LaunchPlan nvfp4 = launch_of("nvfp4"), mxfp8 = launch_of("mxfp8");
+  for (const LaunchPlan* const launch : {&nvfp4, &mxfp8})
+    for (const char* const name : {"k_descale", "v_descale", "k_scale", "v_scale"}) CHECK(has_buffer(*launch, name));
+  // 64 bytes of a key's codes, 16 keys of a page; 128.
+  CHECK(nvfp4.tensor_maps.at(1).box == std::vector<std::uint32_t>{64, 16, 1, 1, 1});
+  CHECK(mxfp8.tensor_maps.at(1).box == std::vector<std::uint32_t>{128, 16, 1, 1, 1});
+  const auto shape_of = [](const LaunchPlan& launch, std::string_view name) {
+    std::string text;
+    for (const BufferSpec& buffer : launch.buffers)
+      for (const Expression& extent : buffer.shape)
+        if (buffer.name == name) text += extent.text() + " ";
+    return text;
+  };
+  CHECK(shape_of(nvfp4, "k") == "pages 16 heads_kv 64 ");
+  CHECK(shape_of(nvfp4, "k_scale") == "pages heads_kv 16 8 ");
+  CHECK(shape_of(mxfp8, "v") == "pages 16 heads_kv 128 ");
+  CHECK(shape_of(mxfp8, "v_scale") == "pages heads_kv 16 4 ");
+  const auto rule = [&](std::string_view message) {
+    return std::any_of(nvfp4.domain.begin(), nvfp4.domain.end(),
+                       [&](const DomainRule& of) { return of.message == message; });
+  };
+  CHECK(rule("k_scale_stride_page must be a multiple of 16 (bulk copy)"));
+  CHECK(rule("k_stride_seqlen must be a multiple of 16 (16 bytes)"));
+}
+
 TEST_CASE("keys in e4m3: what is refused, and why; what a launch takes") {
   CHECK(refusal({{"kv_dtype", "f16"}}) == "fmha has no kernel for kv_dtype f16 beside dtype bf16: take bf16 or e4m3");
   for (const char* const arch : {"sm_90a", "sm_100a", "sm_103a"}) {

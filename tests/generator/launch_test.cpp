@@ -182,16 +182,29 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     const LaunchPlan launch = described<FmhaOperator>(config).launch;
     CAPTURE(launch.steps.at(0).entry);
     if (fmha::has_pools(config)) return check_launch_of_pools(config, launch);
-    for (const Sizes& sizes : cases) {
+    const bool is_paged = config.facts.kv_layout == KvLayout::paged;
+    const auto with_pages = [&](Sizes sizes) {
+      if (is_paged) {
+        sizes["max_pages"] = ceil_div(sizes["seqlen_k"], config.facts.page_size);
+        sizes["pages"] = sizes["batch"] * sizes["max_pages"];
+      }
+      return sizes;
+    };
+    for (const Sizes& of_case : cases) {
+      const Sizes sizes = with_pages(of_case);
       const Bound bound(launch, sizes);
       for (const DomainRule& rule : launch.domain) CHECK(bound.holds(rule));
       for (const TensorMapRecipe& map : launch.tensor_maps) bound.map(launch, map.name);
     }
-    const Bound bound(launch, cases[3]);
+    const Bound bound(launch, with_pages(cases[3]));
     // Where columns are padded a box is one panel.
     const auto bytes = [&](const char* name) {
       const int columns = *name == 'v' ? fmha::v_columns(config) : fmha::qk_columns(config);
-      const int boxes = is_padded(config.facts) ? columns / fmha::span_elements(config) : 1;
+      int boxes = is_padded(config.facts) ? columns / fmha::span_elements(config) : 1;
+      // A box of a part of a block's keys has one panel.
+      if (is_paged && *name != 'q' && fmha::box_keys(config) != config.tile_n)
+        boxes = config.tile_n / fmha::box_keys(config) * key_row_bytes(config.facts, columns) /
+                key_span_bytes(config.facts, config.swizzle, columns);
       return boxes * static_cast<int>(smem_box_bytes(bound.map(launch, name)));
     };
     const fmha::SmemLayout layout = fmha::smem_layout(config);

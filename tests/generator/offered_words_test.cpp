@@ -45,6 +45,10 @@ bool plans(std::string_view op, const Selector& selector, std::string_view word)
         set_field(problem, "dtype", "e4m3");
         set_field(problem, selector.key == "a_scale_block" ? "b_scale_block" : "a_scale_block", word);
       }
+      if (selector.key == "kv_format" && word != "plain") {
+        set_field(problem, "kv_layout", "paged");
+        set_field(problem, "page_size", "16");
+      }
       if (selector.key == "kv_cache" && word != "rows") {
         set_field(problem, "kv_pools", "sparse_window");
         set_field(problem, "v_is_k", "on");

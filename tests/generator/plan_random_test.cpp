@@ -44,6 +44,7 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
     if (selector.key == key && has_dense && random() % 16 != 0) return "dense";
   if (selector.key == "v_is_k" && random() % 16 != 0) return "off";
   if (selector.key == "kv_cache" && random() % 16 != 0) return "rows";
+  if (selector.key == "kv_format" && random() % 16 != 0) return "plain";
   if (selector.key == "page_size" && selector.kind == SelectorKind::fact) return random() % 4 != 0 ? "64" : "32";
   if ((selector.key == "page_size" || selector.key == "kv_copy") && random() % 16 != 0) return "auto";
   for (const char* const key :

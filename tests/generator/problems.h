@@ -207,6 +207,15 @@ inline std::vector<Problem> every_fact() {
     for (const Mask mask : {Mask::none, Mask::causal})
       problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .dtype = dtype, .mask = mask, .v_is_k = VIsK::on});
   problems.push_back(Fmha{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .kv_dtype = DType::e4m3});
+  for (const char* const target : {"sm_90a", "sm_100a", "sm_120a"})
+    for (const KvFormat format : {KvFormat::nvfp4, KvFormat::mxfp8})
+      for (const int head_dim : {64, 128, 256})
+        problems.push_back(Fmha{.arch = Arch::parse(target),
+                                .head_dim = head_dim,
+                                .mask = head_dim == 128 ? Mask::causal : Mask::none,
+                                .kv_layout = KvLayout::paged,
+                                .page_size = head_dim == 64 ? 16 : 64,
+                                .kv_format = format});
   for (const Word<KvCache>& cache : kKvCacheWords)
     for (const int head_dim : {512, 576})
       if (cache.value == KvCache::rows || (head_dim == 576) == (cache.value == KvCache::mla_656))

@@ -35,6 +35,7 @@ struct Fmha {
   Alibi alibi = Alibi::none;                  ///< slopes of heads that lower scores by their keys' distance
   TreeMask tree_mask = TreeMask::none;        ///< bits say which keys of its sequence's queries a query sees
   std::optional<DType> kv_dtype{};            ///< of k and v; not given: dtype; e4m3: with descales
+  KvFormat kv_format = KvFormat::plain;       ///< of k and v in pages: nvfp4 or mxfp8, codes beside scales
   int split_size = 0;                         ///< keys of a part of split keys, whatever else is in the batch; 0: any
   std::optional<DType> o_dtype{};             ///< of a normalised o; not given: dtype, bf16 for e4m3 and nvfp4
   Output output = Output::normalized;

@@ -41,6 +41,10 @@ enum class VIsK { off, on };
 // tessera/spec/row_cache.h has.
 enum class KvCache { rows, mla_656, mla_584, mla_384 };
 
+// Scales beside the codes of k and v, in pages of their own: none (plain); or a block of columns of a key shares one:
+// e2m1, two a byte, with ue4m3 for 16 (nvfp4); e4m3 with ue8m0 for 32 (mxfp8).
+enum class KvFormat { plain, nvfp4, mxfp8 };
+
 // How the keys of sequences lie in k and v: [batch, seqlen_k, ..] (dense); in pages of page_size keys each of a pool,
 // which a table lists for each sequence (paged); packed one behind the other, cu_seqlens_k says where (ragged).
 enum class KvLayout { dense, paged, ragged };
@@ -104,6 +108,7 @@ struct AttentionFacts {
   int split_size = 0;            // keys of a part of split keys, whatever else is in the batch; 0: any
   DType o_dtype = DType::bf16;   // of a normalised o where dtype has 8 bits; else that is dtype
   KvCache kv_cache = KvCache::rows;
+  KvFormat kv_format = KvFormat::plain;  // with scales kv_dtype is that of the bytes: u8, e4m3
 
   TESSERA_HD friend constexpr bool operator==(const AttentionFacts&, const AttentionFacts&) = default;
 };

@@ -88,6 +88,7 @@ struct JitOptions {
 /// ..] by block_table int32 [batch, max_pages], seqlen_k the most keys of a sequence. Ragged keys: k and v [tokens_k,
 /// heads_kv, ..] by cu_seqlens_k int32 [batch + 1]. v_is_k: v is not read. kv_dtype e4m3: k_descale and v_descale fp32
 /// [batch, heads_kv] by strides in elements, null: 1; with v_is_k k_descale is the factor of both and v_descale null.
+/// kv_format: k and v codes, k_scale and v_scale [pages, heads_kv, page_size, scales of a key], strides in bytes.
 /// dtype nvfp4: q, k, v, delta_s and row_shift as attention_quantize writes them (tessera/attention_quantize.h).
 struct FmhaArguments {
   DevicePointer q = 0, k = 0, v = 0, o = 0;
@@ -96,6 +97,7 @@ struct FmhaArguments {
   DevicePointer block_table = 0, cu_seqlens_k = 0;
   DevicePointer swa_k = 0, swa_v = 0, indices = 0, swa_lens = 0, sink = 0, alibi_slopes = 0, tree_mask = 0;
   DevicePointer k_descale = 0, v_descale = 0;  ///< fp32 [batch, heads_kv], keys in e4m3 only; null: 1
+  DevicePointer k_scale = 0, v_scale = 0;      ///< scales of codes, kv_format nvfp4 and mxfp8 only
   DevicePointer q_descale = 0;                 ///< likewise, dtype e4m3 only
   DevicePointer delta_s = 0, row_shift = 0;    ///< fp32, of attention_quantize, dtype nvfp4 only
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
@@ -113,6 +115,8 @@ struct FmhaArguments {
   std::int64_t v_stride_dim = kUseDefault;                                                 ///< v_layout k only
   std::int64_t k_descale_stride_batch = kUseDefault, k_descale_stride_head = kUseDefault;  ///< 0, 0: one for all
   std::int64_t v_descale_stride_batch = kUseDefault, v_descale_stride_head = kUseDefault;
+  std::int64_t k_scale_stride_page = kUseDefault, k_scale_stride_head = kUseDefault;
+  std::int64_t v_scale_stride_page = kUseDefault, v_scale_stride_head = kUseDefault;
   std::int64_t q_descale_stride_batch = kUseDefault, q_descale_stride_head = kUseDefault;
   std::int64_t o_stride_batch = kUseDefault, o_stride_seqlen = kUseDefault, o_stride_head = kUseDefault;
   std::int64_t swa_k_stride_batch = kUseDefault, swa_k_stride_seqlen = kUseDefault, swa_k_stride_head = kUseDefault;
