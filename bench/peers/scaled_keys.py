@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Attention over paged keys and values in bf16, e4m3, NVFP4 and MXFP8: checked against float64, and timed.
 
-python3 bench/peers/scaled_keys.py --library build/bench/peers/libtessera_peer_shim.so [--heads 32/8] [--cases 32x8192]
-      [--head-dim 128] [--seqlen-q 1] [--page-size 64] [--formats bf16,e4m3,nvfp4,mxfp8] [--pins "mma_kind=wgmma.f16;"]
-      [--shapes 40] [--repeat 7]
+python3 bench/peers/scaled_keys.py --library build/bench/peers/libtessera_peer_shim.so [--runs 32/8:128:1:32x8192]
+      [--page-size 64] [--formats bf16,e4m3,nvfp4,mxfp8] [--pins "mma_kind=wgmma.f16;"] [--shapes 40] [--repeat 7]
 
+--runs: heads of q and k, head_dim, queries of a sequence, sequences x keys; several separated by commas.
 --shapes: random small shapes that are compared with float64 first, with and without factors of whole tensors; of wgmma
 also, bit for bit, with bf16 pages that hold code times scale. Times: a graph of 20 launches and more over rotating
 caches of 256 MB together, beside a plain read of the same bytes; median of --repeat. Needs PyTorch and a GPU.
@@ -142,7 +142,7 @@ def error_of(cache, q, o, descales):
 
 
 def check_shapes(library, count):
-    draw, worst, equal = random.Random(7), 0.0, 0
+    draw, worst, equal, failures = random.Random(7), 0.0, 0, []
     for turn in range(count):
         format_ = ("nvfp4", "mxfp8")[turn % 2]
         head_dim = draw.choice([64, 128, 256])
@@ -167,7 +167,7 @@ def check_shapes(library, count):
         error = error_of(cache, q, o, descales)
         worst = max(worst, error)
         if not error < 6e-3:
-            sys.exit(f"{kernel.name}: relative error {error:.3e}: {format_} {head_dim} pages of {page_size}, heads {heads_kv}x{group}, "
+            failures.append(f"{kernel.name}: relative error {error:.3e}: {format_} {head_dim} pages of {page_size}, heads {heads_kv}x{group}, "
                      f"{queries} queries, keys {lengths}")
         if is_wgmma and not descales:
             wide = cache.as_bf16()
@@ -176,9 +176,13 @@ def check_shapes(library, count):
             bound(plain, wide, q, other, heads_kv, None)()
             torch.cuda.synchronize()
             if not torch.equal(o.view(torch.int16), other.view(torch.int16)):
-                sys.exit(f"{kernel.name}: other bits than {plain.name}")
-            equal += 1
+                failures.append(f"{kernel.name}: other bits than {plain.name}")
+            else:
+                equal += 1
     print(f"{count} random shapes: worst relative error {worst:.2e}; {equal} of wgmma have the bits of bf16 pages", flush=True)
+    for failure in failures:
+        print(f"FAILED: {failure}", flush=True)
+    return not failures
 
 
 def cell(library, reader, format_, batch, keys, heads_q, heads_kv, head_dim, queries, page_size, pins, repeat):
@@ -198,7 +202,7 @@ def cell(library, reader, format_, batch, keys, heads_q, heads_kv, head_dim, que
     few.__dict__ = dict(caches[0].__dict__) | {"lengths": caches[0].lengths[:1]}
     error = error_of(few, q[:1], o[:1], None)
     if not error < 6e-3:
-        sys.exit(f"{kernel.name}: relative error {error:.3e}")
+        raise RuntimeError(f"{kernel.name}: relative error {error:.3e}")
     caches[0].wide = None
     out = torch.empty(4, dtype=torch.int32, device="cuda")
 
@@ -216,10 +220,7 @@ def cell(library, reader, format_, batch, keys, heads_q, heads_kv, head_dim, que
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True)
-    parser.add_argument("--heads", default="32/8")
-    parser.add_argument("--cases", default="8x8192,32x8192,128x4096")
-    parser.add_argument("--head-dim", type=int, default=128)
-    parser.add_argument("--seqlen-q", type=int, default=1)
+    parser.add_argument("--runs", default="32/8:128:1:8x8192,32/8:128:1:32x8192,32/8:128:1:128x4096")
     parser.add_argument("--page-size", type=int, default=64)
     parser.add_argument("--formats", default="bf16,e4m3,nvfp4,mxfp8")
     parser.add_argument("--pins", default="", help="several, separated by semicolons")
@@ -228,25 +229,28 @@ def main():
     arguments = parser.parse_args()
     library, reader = ctypes.CDLL(arguments.library), plain_read_library()
     torch.manual_seed(2026)
+    torch.empty(1, device="cuda")  # the context that kernels are loaded into
     print(subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.mem,driver_version", "--format=csv,noheader"], capture_output=True,
                          text=True, check=False).stdout.strip())
-    if arguments.shapes:
-        check_shapes(library, arguments.shapes)
+    is_right = check_shapes(library, arguments.shapes) if arguments.shapes else True
     print("| heads | head_dim | batch x keys | queries | K and V | MB | tessera us | TB/s | of a plain read | of bf16's time | kernel |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for heads, case, pins in itertools.product(arguments.heads.split(","), arguments.cases.split(",") if arguments.cases else [], arguments.pins.split(";")):
+    for run, pins in itertools.product(arguments.runs.split(","), arguments.pins.split(";")):
+        heads, head_dim, queries, case = run.split(":")
+        batch, keys = map(int, case.split("x"))
         of_bf16 = math.nan
         for format_ in arguments.formats.split(","):
-            batch, keys = map(int, case.split("x"))
             try:
-                name, bytes_, mine, read = cell(library, reader, format_, batch, keys, *map(int, heads.split("/")), arguments.head_dim,
-                                                arguments.seqlen_q, arguments.page_size, pins, arguments.repeat)
+                name, bytes_, mine, read = cell(library, reader, format_, batch, keys, *map(int, heads.split("/")), int(head_dim),
+                                                int(queries), arguments.page_size, pins, arguments.repeat)
             except RuntimeError as error:
-                print(f"{heads} {case} {format_} {pins}: {error}")
+                print(f"{run} {format_} {pins}: {error}")
                 continue
             of_bf16 = mine if format_ == "bf16" else of_bf16
-            print(f"| {heads} | {arguments.head_dim} | {case} | {arguments.seqlen_q} | {format_} | {bytes_ / 1e6:.0f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | {read / mine:.3f} | "
-                  f"{mine / of_bf16:.3f} | {name} |", flush=True)
+            print(f"| {heads} | {head_dim} | {case} | {queries} | {format_} | {bytes_ / 1e6:.0f} | {mine:.1f} | {bytes_ / mine * 1e-6:.2f} | "
+                  f"{read / mine:.3f} | {mine / of_bf16:.3f} | {name} |", flush=True)
+    if not is_right:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
