@@ -56,6 +56,9 @@ constexpr double kLoadCycles = 120, kCopyCycles = 25;        // of the thread th
 constexpr double kLoadShown = 0.3;  // of that, up to 64 rows: loads, widening and products overlap only in part
 constexpr double kTwoStages = 1.2;  // a ring of two slots waits for the memory
 constexpr double kProducts = 1780;  // of 16-bit numbers: 87 % of what the tensor cores have
+// Of many rows, times the modelled products: measured with 4,096 rows (bench/results/weights-4-bit.md). Of 128 rows a
+// warpgroup's one block is multiplied in less time than the next one's widening takes.
+constexpr double kManyRowsFactor = 1.03, kOneBlockOf128Factor = 1.475, kWideTileFactor = 1.14, kTallTileFactor = 1.23;
 constexpr double kLaunchCycles = 11600;
 constexpr double kItemCycles = 700;  // from a tile's last product to the next one's first
 constexpr double kStoredElement = 0.06;
@@ -96,6 +99,13 @@ Cost direct_cost_of(const Config& c, const Gemm& p) {
   return cost;
 }
 
+double many_rows_factor(const Config& c) {
+  if (c.tile_m <= kMostSplitRows) return 1;
+  if (c.tile_m > 192) return kTallTileFactor;
+  if (gemm_weights::blocks(c) > 1) return kWideTileFactor;
+  return c.tile_m <= 128 ? kOneBlockOf128Factor : kManyRowsFactor;
+}
+
 Cost cost_of(const Config& c, const Gemm& p) {
   if (gemm_weights::is_direct(c)) return direct_cost_of(c, p);
   const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
@@ -119,6 +129,7 @@ Cost cost_of(const Config& c, const Gemm& p) {
   double step = std::max({memory, l2, widen, multiply, latency, load}) + 0.15 * std::min(widen, multiply);
   if (c.stages < 3) step *= kTwoStages;
   if (c.tile_m <= kMostSplitRows) step += kLoadShown * load;
+  step *= many_rows_factor(c);
   Cost cost;
   cost.bound = step < 1.3 * multiply ? "the tensor cores"
                : step < 1.3 * memory ? "memory"

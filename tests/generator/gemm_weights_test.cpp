@@ -88,6 +88,14 @@ TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
   CHECK(pinned.stages == 20);
 }
 
+TEST_CASE("weights: of many rows the tile that was measured to be fastest") {
+  for (const auto& [n, k] : {std::pair("8192", "8192"), std::pair("7168", "16384")}) {
+    const gemm_weights::Config many = config({{"m", "4096"}, {"n", n}, {"k", k}});
+    CHECK(many.tile_m == 192);
+    CHECK(many.tile_n == 128);
+  }
+}
+
 TEST_CASE("weights: an illegal pin or fact is refused with the rule that it breaks") {
   const auto ends = [](const Fields& fields, const std::string& text) {
     const std::string found = refusal("gemm", with_weights(fields));
