@@ -76,13 +76,27 @@ constexpr double kShallow = 1.3;    // a ring of less than three slots for each 
 constexpr double kReloaded = 1.03;  // activations, for each tile
 double direct_block_microseconds(int tile_m) { return tile_m <= 8 ? 0.142 : tile_m <= 16 ? 0.16 : 0.215; }
 
+double hint(Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); }
+
+struct Rows {
+  double of_one = 0;
+  double matrices = 0;
+};
+// Of each matrix or group, and how many have any: contiguous groups share the rows, a row for each at least.
+Rows rows_of_matrices(const Gemm& p) {
+  const double m = hint(p.m, kExampleRows), l = hint(p.l, 1);
+  if (p.grouping != Grouping::contiguous) return {m, l};
+  const double groups = std::min(l, m);
+  return {std::ceil(m / groups), groups};
+}
+
 Cost direct_cost_of(const Config& c, const Gemm& p) {
-  const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
-  const double m = hint(p.m, kExampleRows), n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
-  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * hint(p.l, 1);
+  const auto [m, matrices] = rows_of_matrices(p);
+  const double n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * matrices;
   const double clusters = clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
   const double steps = std::ceil(std::ceil(k / kWeightDepth) / c.split_k), blocks = gemm_weights::blocks_of_tile(c);
-  const bool is_resident = tiles_m * hint(p.l, 1) <= 1 && steps <= c.stages;
+  const bool is_resident = tiles_m * matrices <= 1 && steps <= c.stages && p.grouping == Grouping::none;
   const double weights = blocks * weight_block_bytes(gemm_weights::weights(c));
   const double activations = is_resident ? 0 : gemm_weights::a_slot_bytes(c);
   const double busy = std::min(items, clusters) * c.split_k;
@@ -108,9 +122,9 @@ double many_rows_factor(const Config& c) {
 
 Cost cost_of(const Config& c, const Gemm& p) {
   if (gemm_weights::is_direct(c)) return direct_cost_of(c, p);
-  const auto hint = [](Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); };
-  const double m = hint(p.m, kExampleRows), n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
-  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * hint(p.l, 1);
+  const auto [m, matrices] = rows_of_matrices(p);
+  const double n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * matrices;
   const double clusters = clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
   const double steps = std::ceil(std::ceil(k / kWeightDepth) / c.split_k);
   const double blocks = gemm_weights::blocks_of_tile(c), groups = gemm_weights::k_groups(c);
@@ -173,7 +187,7 @@ void add_direct(const Gemm& problem, std::vector<Config>& list) {
 }
 
 std::string types_text(const Config& c) {
-  return fmt::format("{} x {}", to_word(c.facts.a_type), to_word(c.facts.b_type));
+  return fmt::format("{} x {}{}", to_word(c.facts.a_type), to_word(c.facts.b_type), gate_and_groups_text(c.facts));
 }
 
 void refuse(std::string_view key, std::string_view value, std::string_view reason) {
@@ -257,8 +271,10 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::ok:
       break;
     case Rule::facts_of_others:
-      return "4-bit weights have kernels for a and b with contiguous k, without groups, gates, scale blocks, promoted "
-             "sums and a block-scaled d";
+      return "4-bit weights have kernels for a and b with contiguous k, without gates, scale blocks, promoted sums and "
+             "a block-scaled d";
+    case Rule::gather_without_groups:
+      return "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)";
     case Rule::activation_type:
       return fmt::format("a is {}: must be bf16 or f16 beside 4-bit weights", to_word(config.facts.a_type));
     case Rule::exponents_of_f16:
@@ -309,7 +325,7 @@ std::string GemmWeightsOperator::kernel_name(Arch arch, const Config& c) {
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}x{}_s{}_k{}", c.tile_m, c.tile_n, c.stages, c.split_k);
   if (c.raster != raster_of(c.tile_m)) name += fmt::format("_r{}", c.raster);
-  return name + addends_name(c.facts);
+  return name + gate_and_groups_name(c.facts) + addends_name(c.facts);
 }
 
 namespace {
@@ -359,6 +375,7 @@ GemmLaunch launch_of(const Config& c) {
           .a = {.box = extents_of(gemm_weights::a_box(c))},
           .d = {.box = extents_of(gemm::d_box(epilogue)), .swizzle = tensor_map_swizzle(gemm::d_swizzle(epilogue))},
           .has_d_map = gemm_weights::has_d_map(c),
+          .is_gathered = gemm_weights::is_gathered(c),
           .packed_bytes = weight_block_bytes(gemm_weights::weights(c)),
           .packed_group = gemm_weights::weights(c).group,
           .has_scale_b = c.facts.b_type == OperandType::nvfp4,
@@ -377,8 +394,10 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
                        .swizzle = std::string(to_word(swizzle)),
                        .use = use};
   };
+  const bool is_gathered = gemm_weights::is_gathered(config);
   plan.operands = {
-      mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
+      is_gathered ? plain_operand("a", to_word(facts.a_type), "A, rows by a list")
+                  : mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
       plain_operand("b", to_word(facts.b_type),
                     gemm_weights::is_direct(config) ? "weights and scales, packed: loaded to registers"
                                                     : "weights and scales, packed: by bulk copies, to registers"),
@@ -394,6 +413,8 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   }
   const GemmLaunch launch = launch_of(config);
   plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
+  add_groups_operand(facts, plan.operands);
+  if (is_gathered) plan.operands.push_back(plain_operand("indices", "s32", "row of a that each row has"));
   add_addend_operands(launch, plan.operands);
   if (launch.has_scale_b) plan.operands.push_back(plain_operand("scale_b", "f32", "factor of alpha if not null"));
 }
@@ -402,14 +423,23 @@ std::string GemmWeightsOperator::launch_bounds() { return "tessera::gemm_weights
 
 std::string GemmWeightsOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
+  // Nobody looks at the map that is given in place of another.
+  const char* const no_map = !gemm_weights::is_gathered(config) ? "a"
+                             : gemm_weights::has_d_map(config)  ? "d"
+                                                                : "tessera::gemm_weights::kNoMap";
   return fmt::format(
-      "tessera::gemm_weights::{}<kConfig>(\n      {{a, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, "
+      "tessera::gemm_weights::{}<kConfig>(\n      {{{}, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, "
       "{}, "
-      "alpha, {}}})",
-      gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", gemm_weights::has_d_map(config) ? "d" : "a",
-      has_c ? "c" : "nullptr", config.facts.bias == Bias::column ? "bias" : "nullptr",
+      "alpha, {}{}}})",
+      gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", !gemm_weights::is_gathered(config) ? "a" : no_map,
+      gemm_weights::has_d_map(config) ? "d" : no_map, has_c ? "c" : "nullptr",
+      config.facts.bias == Bias::column ? "bias" : "nullptr",
       config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
-      has_c ? "beta" : "0.0f");
+      has_c ? "beta" : "0.0f",
+      gemm_weights::is_gathered(config)
+          ? ", static_cast<const int*>(groups), a, static_cast<const int*>(indices), lda, a_rows"
+      : gemm_weights::is_grouped(config) ? ", static_cast<const int*>(groups)"
+                                         : "");
 }
 
 std::vector<SourceFile> GemmWeightsOperator::generated_headers(const Config& config) {

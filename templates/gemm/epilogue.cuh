@@ -195,9 +195,13 @@ struct Epilogue {
     ptx::fence_proxy_async_shared();
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     // What lies past a group's end belongs to another one: the map would not leave it out.
-    const bool is_of_one_group = !is_grouped(C) || row + kBlockRows <= row_end;
+    const bool is_of_one_group =
+        !is_grouped(C) || (is_swapped(C) ? column + kPanelColumns <= p.n : row + kBlockRows <= row_end);
     if (!is_by_tma) {
       store_directly(to, row, column, batch);
+    } else if (is_swapped(C) && !is_of_one_group) {
+      store_directly(to, row, column, batch);
+      if (thread == 0) ptx::cp_async_bulk_commit_group();
     } else if (!is_of_one_group) {
       store_last_rows(to, row, column, batch);
       // An empty group: slots are counted by groups of stores, and those by TMA come before and after this one.

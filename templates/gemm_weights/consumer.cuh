@@ -31,7 +31,7 @@ struct Consumer {
 
   const Params& p;
   const unsigned smem;
-  const Schedule<C> schedule{p};
+  Schedule<C, true> schedule{p};
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;
   const int group = warpgroup % k_groups(C);
@@ -144,23 +144,25 @@ struct Consumer {
         float pair[2] = {accumulators[i][v], accumulators[i][v + 1]};
         gemm::finish_pair<C.facts, DType::f32, true>(pair, params, params.alpha, of_n, p.n, of_m, tile.batch);
         float* const to = static_cast<float*>(p.d_pointer) + tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
-        if (of_n < p.n && of_m < p.m) to[0] = pair[0];
-        if (of_n < p.n && of_m + 1 < p.m) to[p.ldd] = pair[1];
+        if (of_n < p.n && of_m < tile.row_end) to[0] = pair[0];
+        if (of_n < p.n && of_m + 1 < tile.row_end) to[p.ldd] = pair[1];
       }
     }
   }
 
   __device__ __forceinline__ void run() {
     Accumulators accumulators;
-    const gemm::Params params = epilogue_params();
+    gemm::Params params = epilogue_params();
     gemm::Epilogue<kEpilogue> epilogue{params, smem + kLayout.d.offset - gemm::smem_layout(kEpilogue).d.offset,
                                        warpgroup};
     epilogue.row_end = p.n;
     Parts<C> parts{smem, first_block, group, schedule.rank};
+    schedule.begin();
 #pragma unroll 1
-    for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+    for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
       multiply(accumulators);
       const Tile tile = schedule.at(item);
+      if constexpr (is_grouped(C)) params.n = tile.row_end;  // rows of D that the tile may have
       if constexpr (gemm_weights::parts(C) > 1) {
         if (!parts.is_owner()) {
           parts.share(accumulators[0]);

@@ -48,7 +48,7 @@ struct DirectConsumer {
 
   const Params& p;
   const unsigned smem;
-  const Schedule<C> schedule{p};
+  Schedule<C, true> schedule{p};
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) - 1;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int block = warp % blocks_of_tile(C);
@@ -56,14 +56,14 @@ struct DirectConsumer {
   const int blocks_n = (p.n - 1) / kWeightRows + 1;
   const int steps = Schedule<C>::steps_of(p.k);
   const int count = schedule.k_end - schedule.k_begin;  // of a tile, all groups
-  const unsigned long long policy = schedule.tiles_m == 1 ? ptx::kEvictFirst : ptx::kEvictNormal;
   const unsigned fragment = smem + kLayout.a.offset + fragment_offset();
   const unsigned own = smem + kLayout.b.offset + warp * kDepth * kBlockBytes;
   common::RingPosition<C.stages> ring{0, 0};  // of activations: where the tile's slots begin
   common::RingPosition<kDepth> blocks{0, 0};  // of weights: the block that is read next
   // Lane 0: the block that is loaded next.
   common::RingPosition<kDepth> next{0, 0};
-  int next_item = count > group ? schedule.first() : schedule.items;
+  Schedule<C> next_schedule{p};
+  int next_item = count > group ? schedule.first() : schedule.end();
   int next_step = group;
   const char* next_block = nullptr;
 
@@ -80,16 +80,18 @@ struct DirectConsumer {
 
   // Lane 0. Blocks behind the last are that one again.
   __device__ __forceinline__ void begin_next_item() {
-    if (next_item >= schedule.items) return;
-    const Tile tile = schedule.at(next_item);
+    if (!next_schedule.has(next_item)) next_item = schedule.end();
+    if (next_item >= schedule.end()) return;
+    const Tile tile = next_schedule.at(next_item);
     const int of_n = min(tile.column / kWeightRows + block, blocks_n - 1);
-    const long long at = (static_cast<long long>(tile.batch) * blocks_n + of_n) * steps + schedule.k_begin + group;
+    const long long at = (static_cast<long long>(tile.b_batch) * blocks_n + of_n) * steps + schedule.k_begin + group;
     next_block = static_cast<const char*>(p.b) + at * kBlockBytes;
     next_step = group;
   }
   __device__ __forceinline__ void load_block() {
-    if (next_item >= schedule.items) return;
+    if (next_item >= schedule.end()) return;
     const unsigned full = loaded(next.slot);
+    const unsigned long long policy = next_schedule.reads_weights_once() ? ptx::kEvictFirst : ptx::kEvictNormal;
     ptx::mbarrier_arrive_expect_tx(full, kBlockBytes);
     ptx::bulk_load_with_policy(own + next.slot * kBlockBytes, next_block, kBlockBytes, full, policy);
     next.advance();
@@ -102,6 +104,13 @@ struct DirectConsumer {
   }
   // The first blocks, before the CTA has met: the warp's own barriers.
   __device__ __forceinline__ void start() {
+    if constexpr (is_grouped(C)) {
+      ptx::griddepcontrol_wait();
+      schedule.begin();
+      next_schedule.group = schedule.group;
+      next_schedule.before = schedule.before;
+      next_schedule.rows = schedule.rows;
+    }
     if (lane == 0) {
 #pragma unroll 1
       for (int i = 0; i < kDepth; ++i) ptx::mbarrier_init(loaded(i), 1);
@@ -243,8 +252,9 @@ struct DirectConsumer {
   __device__ __forceinline__ void store(const float (&sums)[kOctets][4], int column, const Tile& tile) const {
     float alpha = p.alpha * static_cast<float>(1ull << packed_exponent(C.facts.b_type));
     if (C.facts.b_type == OperandType::nvfp4 && p.scale_b != nullptr) alpha *= *p.scale_b;
-    const gemm::Params params{p.d, p.d, p.d, p.d_pointer, p.c,   p.bias,       nullptr, nullptr,      {},    {},
-                              p.n, p.m, p.k, p.l,         p.ldd, p.d_stride_l, p.ldc,   p.c_stride_l, alpha, p.beta};
+    const gemm::Params params{p.d,     p.d,          p.d,   p.d_pointer,  p.c,          p.bias, nullptr,
+                              nullptr, {},           {},    p.n,          tile.row_end, p.k,    p.l,
+                              p.ldd,   p.d_stride_l, p.ldc, p.c_stride_l, alpha,        p.beta};
 #pragma unroll
     for (int i = 0; i < kOctets; ++i) {
 #pragma unroll
@@ -254,8 +264,8 @@ struct DirectConsumer {
         gemm::finish_pair<C.facts, gemm::c_dtype(epilogue_config(C)), true>(pair, params, alpha, of_n, p.n, of_m,
                                                                             tile.batch);
         const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
-        if (of_n < p.n && of_m < p.m) store_element(at, pair[0]);
-        if (of_n < p.n && of_m + 1 < p.m) store_element(at + p.ldd, pair[1]);
+        if (of_n < p.n && of_m < tile.row_end) store_element(at, pair[0]);
+        if (of_n < p.n && of_m + 1 < tile.row_end) store_element(at + p.ldd, pair[1]);
       }
     }
   }
@@ -272,7 +282,7 @@ struct DirectConsumer {
     DirectSplit<C> split{smem, block, group, lane, schedule.rank};
     bool has_loaded = false;
 #pragma unroll 1
-    for (int item = schedule.first(); item < schedule.items; item += schedule.stride()) {
+    for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
       Sums sums{};
       multiply(sums, has_loaded);
       has_loaded = schedule.is_resident();
@@ -282,7 +292,7 @@ struct DirectConsumer {
 #pragma unroll
       for (int i = 0; i < kDirectParts; ++i)
         if (split.is_owner(i)) store(sums.of[i], column + i * kDirectRows, tile);
-      if constexpr (parts(C) > 1) split.release(item + schedule.stride() < schedule.items);
+      if constexpr (parts(C) > 1) split.release(schedule.has(item + schedule.stride()));
     }
   }
 };

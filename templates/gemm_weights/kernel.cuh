@@ -9,6 +9,7 @@
 #include "common/ring.cuh"
 #include "gemm_weights/consumer.cuh"
 #include "gemm_weights/direct.cuh"
+#include "gemm_weights/gather.cuh"
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/producer.cuh"
 #include "ptx/address.cuh"
@@ -22,12 +23,14 @@
 
 namespace tessera::gemm_weights {
 
-// A full barrier takes one arrival, with the bytes; a slot is emptied by the warps of its group. The parts of a block
-// are ready when the warps of all but the owner have left theirs, and fetched by the owner's.
+// A full barrier takes one arrival, with the bytes, and one of each warp that gathers; a slot is emptied by the warps
+// of its group. The parts of a block are ready when the warps of all but the owner have left theirs, and fetched by the
+// owner's.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
-  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, 4 * consumer_warpgroups(C) / k_groups(C));
+  constexpr int kLoaders = 1 + (is_gathered(C) ? gather_warps(C) : 0);
+  common::init_ring<C.stages>(smem + kOffsets.full[0], kLoaders, 4 * consumer_warpgroups(C) / k_groups(C));
   if constexpr (parts(C) > 1) {
 #pragma unroll
     for (int i = 0; i < blocks_of_tile(C); ++i) {
@@ -58,8 +61,15 @@ __device__ __forceinline__ void kernel(const Params& params) {
   const bool is_producer = threadIdx.x < 32 && ptx::elect_sync();
   Producer<C> producer{params, smem};
   if (is_producer) {
-    ptx::prefetch_tensormap(params.a);
+    if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.a);
     init_barriers<C>(smem);
+  }
+  if (is_grouped(C) && threadIdx.x < 32) {
+    ptx::griddepcontrol_wait();
+    __syncwarp();
+    producer.schedule.begin();
+  }
+  if (is_producer) {
     ptx::griddepcontrol_wait();
     producer.begin_item();
 #pragma unroll 1
@@ -78,6 +88,12 @@ __device__ __forceinline__ void kernel(const Params& params) {
       while (producer.load_slot()) {
       }
     }
+    if constexpr (is_gathered(C)) {
+      if (threadIdx.x / 32 >= kFirstGatherWarp) {
+        ptx::griddepcontrol_wait();
+        RowGatherer<C>{params, smem}.run();
+      }
+    }
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     ptx::griddepcontrol_wait();
@@ -92,7 +108,7 @@ __device__ __forceinline__ void init_direct_barriers(unsigned smem) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int i = lane; i < C.stages; i += 32) {
     const unsigned full = common::barrier_at<kOffsets.full>(smem, i);
-    ptx::mbarrier_init(full, 1);
+    ptx::mbarrier_init(full, is_gathered(C) ? 32 : 1);
     ptx::mbarrier_init(common::empty_behind<C.stages>(full), blocks_of_tile(C));
   }
   if constexpr (parts(C) > 1) {
@@ -113,9 +129,20 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
   const unsigned smem = ptx::shared_address(shared_memory);
   if (threadIdx.x < 32) {
     const bool is_producer = ptx::elect_sync();
+    if constexpr (is_gathered(C)) {
+      init_direct_barriers<C>(smem);
+      meet<C>();
+      ptx::griddepcontrol_wait();
+      GatherProducer<C>{params, smem}.run();
+      return;
+    }
     if (is_producer) ptx::prefetch_tensormap(params.a);
     init_direct_barriers<C>(smem);
     Producer<C> producer{params, smem};
+    if constexpr (is_grouped(C)) {
+      ptx::griddepcontrol_wait();
+      producer.schedule.begin();
+    }
     if (is_producer) {
       ptx::griddepcontrol_wait();
       producer.begin_item();

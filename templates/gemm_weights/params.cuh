@@ -23,6 +23,14 @@ struct Params {
   long long c_stride_l;
   float alpha;
   float beta;
+  const int* groups = nullptr;      // facts.grouping only: offsets [l + 1], or rows [l]
+  const void* a_pointer = nullptr;  // facts.gather only, from here on
+  const int* indices = nullptr;     // [m], or of masked groups [l, m]
+  long long lda = 0;
+  int a_rows = 0;
 };
+
+// For a kernel that has no map of one of them.
+inline __device__ const ptx::TensorMap kNoMap{};
 
 }  // namespace tessera::gemm_weights

@@ -28,11 +28,10 @@ struct Producer {
 
   const Params& p;
   const unsigned smem;
-  const Schedule<C> schedule{p};
+  Schedule<C> schedule{p};
   const int blocks_n = (p.n - 1) / kWeightRows + 1;
   const int steps = Schedule<C>::steps_of(p.k);
   const int last = schedule.k_begin + schedule.slots();  // behind the tile's last slot
-  const unsigned long long policy = schedule.tiles_m == 1 ? ptx::kEvictFirst : ptx::kEvictNormal;
   common::RingPosition<C.stages> ring{0, 0};
   int item = schedule.first();
   int step = schedule.k_begin;
@@ -44,18 +43,18 @@ struct Producer {
 
   // Precondition of load_slot(), once.
   __device__ __forceinline__ void begin_item() {
-    if (schedule.slots() == 0) item = schedule.items;
-    if (item >= schedule.items) return;
+    if (schedule.slots() == 0 || !schedule.has(item)) item = schedule.end();
+    if (item >= schedule.end()) return;
     tile = schedule.at(item);
-    boxes = min((p.m - tile.row + kBoxRows - 1) / kBoxRows, C.tile_m / kBoxRows);
+    boxes = min((tile.row_end - tile.row + kBoxRows - 1) / kBoxRows, C.tile_m / kBoxRows);
     blocks = static_cast<const char*>(p.b) +
-             (static_cast<long long>(tile.batch) * blocks_n + tile.column / kWeightRows) * steps * kBlockBytes;
+             (static_cast<long long>(tile.b_batch) * blocks_n + tile.column / kWeightRows) * steps * kBlockBytes;
     step = schedule.k_begin;
   }
 
   // The next slot, unless nothing is left.
   __device__ __forceinline__ bool load_slot() {
-    if (item >= schedule.items) return false;
+    if (item >= schedule.end()) return false;
     const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
     ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
     if (step < schedule.k_end) {
@@ -65,7 +64,7 @@ struct Producer {
     }
     ring.advance();
     if (++step == last) {
-      item = schedule.is_resident() ? schedule.items : item + schedule.stride();
+      item = schedule.is_resident() ? schedule.end() : item + schedule.stride();
       begin_item();
     }
     return true;
@@ -74,6 +73,7 @@ struct Producer {
   __device__ __forceinline__ void load_weights(unsigned full) {
     const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
     const int blocks_left = blocks_n - 1 - tile.column / kWeightRows;
+    const unsigned long long policy = schedule.reads_weights_once() ? ptx::kEvictFirst : ptx::kEvictNormal;
 #pragma unroll
     for (int i = 0; i < blocks_of_tile(C); ++i) {
       const long long at = static_cast<long long>(min(i, blocks_left)) * steps + step;
@@ -83,8 +83,9 @@ struct Producer {
   __device__ __forceinline__ void load(unsigned full) {
     const int count = (written >> ring.slot & 1) != 0 ? boxes : C.tile_m / kBoxRows;
     written |= 1ull << ring.slot;
-    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + count * kPanels * kBoxBytes);
+    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + (is_gathered(C) ? 0 : count * kPanels * kBoxBytes));
     if constexpr (!is_direct(C)) load_weights(full);
+    if constexpr (is_gathered(C)) return;
     const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
 #pragma unroll
     for (int i = 0; i < C.tile_m / kBoxRows; ++i) {

@@ -17,19 +17,23 @@
 // shared memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the
 // CTA of rank i % split_k.
 //
+// Groups of rows (facts.grouping) have weights each, and rows of A by a list (facts.gather), as spec/gemm.h has them;
+// rows are copied by warps then, two of wgmma's, or with mma.f16 the one that loads.
+//
 // That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight warps has a block of 64
 // columns and a ring of its own for that block's weights, and multiplies by mma.sync, which takes the weights as wgmma
 // does. Warps beyond the tile's blocks share k. Where all activations of a part of k fit into the ring they are loaded
 // once, for all tiles. The warps that have parts of a block's sums share adding them up.
 //
-// Tensor maps: rank 3, zero fill: a dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims {n, m, l}, as
-// spec/gemm.h has it with swap_ab.
+// Tensor maps: rank 3, zero fill: a (without a list) dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims
+// {n, m, l}, as spec/gemm.h has it with swap_ab.
 //
-// Entry parameters, in this order: const __grid_constant__ TensorMap a, d (16 bits only); b; d_pointer; c (facts.c
-// only); bias (facts.bias only); float* scale_b (nvfp4 only; may be null: 1); int m, n, k, l; long long ldd,
-// d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha; float beta (c). Launch: clusters of split_k CTAs
-// along x, as many as the device holds at once or one for each tile; block num_threads(); dynamic shared memory
-// smem_layout().total_bytes; programmatic stream serialization.
+// Entry parameters, in this order: const __grid_constant__ TensorMap a (without a list), d (16 bits only); b;
+// d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_b (nvfp4 only; may be null:
+// 1); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha; float beta (c);
+// a, int* indices, long long lda, int a_rows (gather). Launch: clusters of split_k CTAs along x, as many as the device
+// holds at once or one for each tile; block num_threads(); dynamic shared memory smem_layout().total_bytes;
+// programmatic stream serialization.
 #pragma once
 
 #include "spec/gemm.h"
@@ -68,6 +72,7 @@ inline constexpr int kDirectWarps = kDirectWarpsOfTile;
 inline constexpr int kDirectRows = 16;                          // of weights: M of mma.sync
 inline constexpr int kDirectParts = kWeightRows / kDirectRows;  // of a block
 inline constexpr int kMaxSplit = 4;
+inline constexpr int kFirstGatherWarp = 2;                      // wgmma.f16
 inline constexpr int kMaxParts = 8;                             // of a sum, which a thread adds up at a time
 inline constexpr int kPanelBytes = 128;                         // of a row of activations: a swizzle span
 inline constexpr int kPanels = kWeightDepth * 2 / kPanelBytes;  // of a slot
@@ -80,6 +85,7 @@ enum class Rule {
   instruction,                    // 1; 0
   exponents_of_f16,               // 16; 16
   output_type,                    // bytes of D's type; 4
+  gather_without_groups,          // 1; 0
   group_of_int4,                  // k that share a scale; 128
   int4_alone,                     // 1; 0
   tile_m_not_supported,           // tile_m; 256
@@ -99,9 +105,13 @@ TESSERA_HD constexpr PackedWeights weights(const Config& c) {
           c.zero_points == ZeroPoints::given};
 }
 TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
+TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
+TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
 // Weights from memory to registers, and mma.sync.
 TESSERA_HD constexpr bool is_direct(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
+// That copy rows by a list.
+TESSERA_HD constexpr int gather_warps(const Config& c) { return is_direct(c) ? 1 : 2; }
 // Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
 TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
@@ -239,10 +249,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const ProductFacts& f = c.facts;
   if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
     return {Rule::activation_type, operand_bits(f.a_type), 16};
-  if (f.gate != Gate::none || f.interleave != 1 || f.d_format != OutputFormat::plain || f.grouping != Grouping::none ||
-      f.gather != Gather::none || f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none ||
-      f.a_layout != Layout::k_major || f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
+  if (f.gate != Gate::none || f.interleave != 1 || f.d_format != OutputFormat::plain ||
+      f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none || f.a_layout != Layout::k_major ||
+      f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
     return {Rule::facts_of_others, 1, 0};
+  if (is_gathered(c) && !is_grouped(c)) return {Rule::gather_without_groups, 1, 0};
   if (f.a_type == OperandType::f16 && f.b_type == OperandType::mxfp4) return {Rule::exponents_of_f16, 16, 16};
   if (is_e2m1(f.b_type) && (c.b_group != kWeightDepth || c.zero_points != ZeroPoints::none))
     return {Rule::int4_alone, 1, 0};
@@ -296,12 +307,13 @@ TESSERA_HD constexpr int most_stages(Config c) {
   return c.stages;
 }
 
-TESSERA_HD constexpr int roles(const Config& c) { return is_direct(c) ? 2 : 3; }
+TESSERA_HD constexpr int roles(const Config& c) { return is_direct(c) ? 2 : is_gathered(c) ? 4 : 3; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   if (index == 0) return {"load", 0, 1, budget.producer};
   if (is_direct(c)) return {"consumer", 1, 4 * consumer_warpgroups(c), budget.consumer};
-  if (index == 1) return {"idle", 1, 3, budget.producer};
+  if (index == 1) return {"idle", 1, is_gathered(c) ? 1 : 3, budget.producer};
+  if (is_gathered(c) && index == 2) return {"gather", kFirstGatherWarp, gather_warps(c), budget.producer};
   return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
 }
 

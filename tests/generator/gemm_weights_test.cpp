@@ -96,6 +96,30 @@ TEST_CASE("weights: of many rows the tile that was measured to be fastest") {
   }
 }
 
+TEST_CASE("weights: groups, and rows by a list") {
+  const auto plan_of = [](const Fields& fields) { return make_plan(problem_of("gemm", with_weights(fields))); };
+  const auto parameters = [](const Plan& plan) {
+    std::string text;
+    for (const KernelParameter& parameter : plan.launch.steps.front().parameters) text += parameter.name + " ";
+    return text;
+  };
+  const Plan masked = plan_of({{"grouping", "masked"}, {"m", "8"}, {"l", "32"}, {"mma_kind", "mma.f16"}});
+  CHECK(masked.kernel.ends_with("_masked"));
+  CHECK(parameters(masked) == "a b d_pointer groups m n k l ldd d_stride_l alpha ");
+  const Plan listed = plan_of({{"grouping", "contiguous"}, {"gather", "rows"}, {"m", "512"}, {"l", "8"}});
+  CHECK(listed.kernel.ends_with("_contiguous_gather"));
+  CHECK(parameters(listed) == "d b d_pointer groups m n k l ldd d_stride_l alpha a indices lda a_rows ");
+  CHECK(listed.roles.size() == 4);
+  // Rows of a group steer the tile, not those of all.
+  const auto tile_m = [](const Fields& fields) {
+    Fields all = fields;
+    all.emplace_back("b_dtype", "mxfp4");
+    return chosen_config<GemmWeightsOperator>(problem_of("gemm", all)).tile_m;
+  };
+  CHECK(tile_m({{"grouping", "contiguous"}, {"m", "256"}, {"l", "32"}, {"n", "4096"}, {"k", "7168"}}) == 8);
+  CHECK(tile_m({{"grouping", "contiguous"}, {"m", "32768"}, {"l", "8"}, {"n", "4096"}, {"k", "7168"}}) >= 128);
+}
+
 TEST_CASE("weights: an illegal pin or fact is refused with the rule that it breaks") {
   const auto ends = [](const Fields& fields, const std::string& text) {
     const std::string found = refusal("gemm", with_weights(fields));
@@ -105,10 +129,11 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"dtype", "e4m3"}}, "a is e4m3: must be bf16 or f16 beside 4-bit weights");
   ends({{"dtype", "f16"}}, "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4");
   ends({{"d_dtype", "e4m3"}}, "d is e4m3: must be f32, bf16 or f16 beside 4-bit weights");
-  ends({{"grouping", "masked"}},
-       "4-bit weights have kernels for a and b with contiguous k, without groups, gates, scale blocks, promoted sums "
-       "and "
-       "a block-scaled d");
+  ends({{"a_layout", "mn"}},
+       "4-bit weights have kernels for a and b with contiguous k, without gates, scale blocks, promoted sums and a "
+       "block-scaled d");
+  ends({{"gather", "rows"}},
+       "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)");
   ends({{"b_group", "64"}}, "b_group and zero_points are for int4: mxfp4 has a scale for 32");
   ends({{"tile_m", "24"}}, "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
   ends({{"tile_m", "80"}}, "tile_m 80: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 32)");

@@ -182,6 +182,7 @@ class Sweep {
     add_groups(list);
     add_mma(list);
     add_weights(list);
+    add_weight_groups(list);
     return list;
   }
 
@@ -261,6 +262,37 @@ class Sweep {
         }
         list.push_back(p);
       }
+  }
+
+  /// The same of groups, with and without a list of rows.
+  static void add_weight_groups(std::vector<Gemm>& list) {
+    constexpr int kTiles[][4] = {// tile_m, tile_n, split_k, mma.f16
+                                 {0, 0, 0, 0},    {16, 64, 1, 0},   {32, 128, 2, 0}, {8, 128, 1, 1},  {64, 256, 1, 0},
+                                 {16, 256, 2, 1}, {128, 256, 1, 0}, {32, 64, 1, 1},  {192, 128, 1, 0}};
+    constexpr std::optional<BlockFormat> kFormats[] = {BlockFormat::mxfp4, BlockFormat::nvfp4, {}};
+    constexpr DType kResults[] = {DType::bf16, DType::f32, DType::f16};
+    std::size_t turn = 0;
+    for (const std::optional<BlockFormat> format : kFormats)
+      for (const Grouping grouping : {Grouping::contiguous, Grouping::masked})
+        for (const Gather gather : {Gather::none, Gather::rows})
+          for (const auto& tile : kTiles) {
+            Gemm p{.b_format = format, .b_int4 = !format, .d_dtype = kResults[turn % 3], .grouping = grouping};
+            p.gather = gather;
+            if (p.b_int4) {
+              p.b_group = turn % 2 == 0 ? 32 : 128;
+              p.zero_points = turn % 4 < 2 ? ZeroPoints::given : ZeroPoints::none;
+            }
+            p.c = turn % 4 == 1 ? Addend::matrix : Addend::none;
+            p.bias = turn % 5 == 2 ? Bias::column : Bias::none;
+            p.activation = turn++ % 7 == 3 ? Activation::silu : Activation::none;
+            if (tile[0] != 0) {
+              p.tile_m = tile[0];
+              p.tile_n = tile[1];
+              p.split_k = tile[2];
+              p.mma_kind = tile[3] != 0 ? MmaKind::mma_f16 : MmaKind::wgmma_f16;
+            }
+            list.push_back(p);
+          }
   }
 
   /// The kernels of sm_120, compiled for this target.
