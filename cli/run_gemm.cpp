@@ -8,6 +8,7 @@
 #include "cli/run_gemm_tcgen05.h"
 #include "cli/run_operator.h"
 #include "generator/facts.h"
+#include "reference/gemm_gated.h"
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
 #include "tessera/error.h"
@@ -156,6 +157,7 @@ class RunGemm final : public RunOperator {
     check.beta = flags.beta;
     check.accumulation = facts.accumulation;
     check.activation = facts.activation;
+    if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
     check.split_k = tiles.split_k;
     check.is_exact = is_exact(flags);
     check.judges_rel_error = flags.arrays.empty();
@@ -185,7 +187,7 @@ class RunGemm final : public RunOperator {
     views.sfa = factors("sfa", facts.a_scale_block);
     views.sfb = factors("sfb", facts.b_scale_block);
     const reference::TensorView d = outputs.at("d").view();
-    if (facts.grouping == Grouping::none) return reference::check_gemm(views, d, check);
+    if (facts.grouping == Grouping::none) return reference::check_plain_or_gated(views, d, check);
     std::optional<reference::TensorView> indices;
     if (const auto found = inputs.find("indices"); found != inputs.end()) indices = found->second.view();
     return reference::check_grouped_gemm(facts.grouping, inputs.at("groups").view(), views, d, check, indices);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -262,6 +263,18 @@ Comparison check_gated(const GatedInputs& in, const TensorView& d) {
   result.rows_total = l * m;
   result.pass = result.problems.empty();
   return result;
+}
+
+Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check) {
+  if (check.gate_interleave == 0) return check_gemm(inputs, d, check);
+  Tensor b(DType::f64, inputs.b.shape);
+  const auto [l, n, k] = std::array{b.shape[0], b.shape[1], b.shape[2]};
+  for (std::int64_t i = 0; i < l * n; ++i)
+    for (std::int64_t c = 0; c < k; ++c) b.set(i * k + c, at(inputs.b, i / n, i % n, c));
+  const Tensor gate = rows_in_turn(b, check.gate_interleave, false), up = rows_in_turn(b, check.gate_interleave, true);
+  GatedInputs in{.product = inputs, .up = up.view(), .check = check, .alpha_up = check.alpha};
+  in.product.b = gate.view();
+  return check_gated(in, d);
 }
 
 Comparison check_quantized_product(const GatedInputs& in, BlockFormat format, double g, const TensorView& d,

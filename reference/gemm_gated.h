@@ -34,6 +34,9 @@ Tensor rows_in_turn(const Tensor& b, int interleave, bool is_up);
 /// d: [l, m, n] of an element type.
 Comparison check_gated(const GatedInputs& inputs, const TensorView& d);
 
+/// check_gated of weights whose rows are gate and up in turn, where check.gate_interleave says so, else check_gemm.
+Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check);
+
 /// d: bytes [l, m, n * bits / 8], any strides; scales in tiles, of which padding must be 0. g: nvfp4's factor.
 Comparison check_quantized_product(const GatedInputs& inputs, BlockFormat format, double g, const TensorView& d,
                                    std::span<const std::byte> scales);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "reference/gemm_gated.h"
 #include "reference/poison.h"
 #include "reference/random.h"
 #include "tessera/spec/block_scale.h"
@@ -152,7 +153,7 @@ Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const
                                     of.rows};
                         }
                         if (inputs.sfb) in.sfb = {of_b(inputs.sfb->factors), inputs.sfb->rows};
-                        return check_gemm(in, of_d, check);
+                        return check_plain_or_gated(in, of_d, check);
                       });
 }
 

@@ -2,7 +2,8 @@
 
     python mixture_of_experts.py                 # small, NumPy arrays in the emulator: no GPU, no PyTorch
     python mixture_of_experts.py --e4m3          # products of e4m3 with fp32 factors for blocks of 128 (DeepSeek's form)
-    python mixture_of_experts.py --gpu [--e4m3]  # 4,096 tokens of PyTorch on its device and stream
+    python mixture_of_experts.py --mxfp4         # weights of four bits, 16-bit activations; the gate in the first product
+    python mixture_of_experts.py --gpu [--e4m3 | --mxfp4]  # 4,096 tokens of PyTorch on its device and stream
 
 Six launches: the router's product, the choice of experts with the lists of each expert's rows, a product for each
 expert of its rows (which the kernel gathers by the list), the gate, a second product, and the weighted sum of a
@@ -18,26 +19,33 @@ import tessera
 TOP_K = 2
 
 
-def experts(x, w, run, e4m3):
+def experts(x, w, run, form):
     """x [tokens, hidden]; w: the weights by name, those of experts [experts, n, k]. run: device= of every call."""
     logits = tessera.gemm(x, w["router"], out_dtype="f32", **run)
     lists = tessera.moe_route(logits, top_k=TOP_K, scoring="softmax", **run)
     tokens, rows = x.shape[0], TOP_K * x.shape[0]
     grouped = {"grouping": "contiguous", "d_dtype": "bf16"} | ({"arch": run["device"].arch} if run else {})
+    e4m3, mxfp4 = form == "e4m3", form == "mxfp4"
     if e4m3:
         grouped |= {"dtype": "e4m3", "a_scale_block": "1x128", "b_scale_block": "128x128"}
         codes = tessera.rows(x, "e4m3", **run)  # each token once, however many experts take it
         a = {"a": codes["y"][None], "sfa": codes["y_scales"][None]}
     else:
-        grouped |= {"dtype": "bf16"}
+        grouped |= {"dtype": "bf16"} | ({"b_dtype": "mxfp4"} if mxfp4 else {})
         a = {"a": x[None]}
-    first, second = tessera.Kernel("gemm", gather="rows", **grouped), tessera.Kernel("gemm", **grouped)
+    gate = {"gate": "interleaved", "interleave": 8} if mxfp4 else {}
+    first, second = tessera.Kernel("gemm", gather="rows", **grouped, **gate), tessera.Kernel("gemm", **grouped)
 
     def weights(name):
+        if mxfp4:
+            n = w[name].shape[1]
+            pack = tessera.Kernel("pack_weights", format="mxfp4", **({"arch": grouped["arch"]} if run else {}))
+            packed = pack(values=w[name], scales=w[name + "_scales"], n=n, k=2 * w[name].shape[2], **run)["packed"]  # once, at load time
+            return {"b": packed, "n": n}
         return {"b": w[name], "sfb": w[name + "_factors"]} if e4m3 else {"b": w[name]}
 
     up = first(**a, **weights("up"), groups=lists["groups"], indices=lists["indices"][None], m=rows, **run)["d"][0]
-    gated = tessera.rows(up, "gate(silu)+" + ("e4m3" if e4m3 else "bf16"), **run)
+    gated = {"y": up} if mxfp4 else tessera.rows(up, "gate(silu)+" + ("e4m3" if e4m3 else "bf16"), **run)
     a = {"a": gated["y"][None]} | ({"sfa": gated["y_scales"][None]} if e4m3 else {})
     down = second(**a, **weights("down"), groups=lists["groups"], **run)["d"][0]
     y = tessera.rows(down, f"combine({TOP_K})+f32", rows=tokens, indices=lists["slots"], weights=lists["topk_weights"], **run)["y"]
@@ -70,10 +78,29 @@ def blocks_of_128(weights):
     return codes.reshape(weights.shape), factors, wide.reshape(weights.shape)
 
 
+def in_mxfp4(weights, has_gate):
+    """e2m1 codes of [experts, n, k], two a byte, and a power of two for each 32; and what both stand for. has_gate: rows are all of the
+    gate's, then all of up's; their codes eight of each in turn, as the product wants them."""
+    numbers = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    count, n, k = weights.shape
+    blocks = weights.reshape(count, n, k // 32, 32)
+    power = numpy.ceil(numpy.log2(numpy.abs(blocks).max(-1) / 6)).astype(int)
+    scaled = blocks / numpy.exp2(power)[..., None]
+    nearest = numpy.abs(numpy.abs(scaled)[..., None] - numbers).argmin(-1)
+    wide = (numpy.copysign(numbers[nearest], scaled) * numpy.exp2(power)[..., None]).reshape(weights.shape)
+    codes = (nearest + 8 * numpy.signbit(scaled)).reshape(count, n, k).astype(numpy.uint8)
+    scales = (power + 127).astype(numpy.uint8)
+    order = numpy.arange(n).reshape(2, n // 16, 8).transpose(1, 0, 2).ravel() if has_gate else numpy.arange(n)
+    packed = codes[:, order, 0::2] | codes[:, order, 1::2] << 4
+    return numpy.ascontiguousarray(packed), numpy.ascontiguousarray(scales[:, order]), wide
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--e4m3", action="store_true")
+    forms = parser.add_mutually_exclusive_group()
+    for form in ("e4m3", "mxfp4"):
+        forms.add_argument("--" + form, dest="form", action="store_const", const=form)
     arguments = parser.parse_args()
     import ml_dtypes
 
@@ -87,24 +114,26 @@ def main() -> int:
         "down": (random.standard_normal((count, hidden, inner), numpy.float32) / inner**0.5).astype(bf16),
     }
     exact = {name: weights.astype(numpy.float64) for name, weights in w.items()}
-    if arguments.e4m3:
-        for name in ("up", "down"):
+    for name in ("up", "down"):
+        if arguments.form == "e4m3":
             w[name], w[name + "_factors"], exact[name] = blocks_of_128(exact[name])
+        elif arguments.form == "mxfp4":
+            w[name], w[name + "_scales"], exact[name] = in_mxfp4(exact[name], name == "up")
     if arguments.gpu:
         import torch
 
         def on_gpu(array):
             if array.dtype == bf16:
                 return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16).cuda()
-            if array.dtype == numpy.float32:
+            if array.dtype in (numpy.float32, numpy.uint8):
                 return torch.from_numpy(array).cuda()
             return torch.from_numpy(array.view(numpy.uint8)).view(torch.float8_e4m3fn).cuda()
 
-        made = experts(on_gpu(x), {name: on_gpu(weights) for name, weights in w.items()}, {}, arguments.e4m3)
+        made = experts(on_gpu(x), {name: on_gpu(weights) for name, weights in w.items()}, {}, arguments.form)
         y, chosen, logits = (tensor.cpu().numpy() for tensor in made)
     else:
         emulator = tessera.Emulator(detects_races=True)
-        y, chosen, logits = experts(x, w, {"device": emulator}, arguments.e4m3)
+        y, chosen, logits = experts(x, w, {"device": emulator}, arguments.form)
     reference, wide_logits = expected(x.astype(numpy.float64), exact, chosen)
     # Experts whose logits differ by less than the product's error may change places: none that was left out may lie above.
     taken = numpy.take_along_axis(wide_logits, chosen, -1).min(-1)
@@ -113,7 +142,7 @@ def main() -> int:
     cosine = (y * reference).sum() / numpy.sqrt((y.astype(numpy.float64) ** 2).sum() * (reference**2).sum())
     error = numpy.abs(y - reference).max() / numpy.sqrt((reference**2).mean())
     print(f"{tokens} tokens, {count} experts, {TOP_K} of a token: at most {error:.1e} of the root mean square from float64, cosine {cosine:.7f}")
-    return 0 if above < 1e-4 and cosine > (0.998 if arguments.e4m3 else 0.99998) else 1
+    return 0 if above < 1e-4 and cosine > (0.998 if arguments.form == "e4m3" else 0.99998) else 1
 
 
 if __name__ == "__main__":

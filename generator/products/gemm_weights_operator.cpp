@@ -218,6 +218,8 @@ bool GemmWeightsOperator::serves(const Gemm& problem) {
 
 void GemmWeightsOperator::require_facts(const Gemm& problem) {
   require_pins(problem);
+  if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
+    refuse("interleave", fmt::format("{}", *problem.interleave), "it is for interleaved gates");
   const Config c = facts_of(problem);
   if (const Verdict verdict = gemm_weights::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
@@ -271,8 +273,19 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::ok:
       break;
     case Rule::facts_of_others:
-      return "4-bit weights have kernels for a and b with contiguous k, without gates, scale blocks, promoted sums and "
-             "a block-scaled d";
+      return "4-bit weights have kernels for a and b with contiguous k, without scale blocks, promoted sums and a "
+             "block-scaled d";
+    case Rule::dual_gate:
+      return "gate dual: of 4-bit weights the rows of gate and up are packed together, eight in turn (gate "
+             "interleaved, "
+             "interleave 8)";
+    case Rule::gate_and_addend:
+      return "a gate with c, bias or activation: none of them allowed beside it";
+    case Rule::interleave:
+      return fmt::format(
+          "interleave {}: {} allowed with 4-bit weights (rows g and g + 8 of the instruction are one "
+          "thread's): pack the rows in that order",
+          found, bound);
     case Rule::gather_without_groups:
       return "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)";
     case Rule::activation_type:

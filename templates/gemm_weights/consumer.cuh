@@ -12,6 +12,7 @@
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/schedule.cuh"
 #include "gemm_weights/split.cuh"
+#include "gemm_weights/store.cuh"
 #include "gemm_weights/widen.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/wgmma.cuh"
@@ -131,21 +132,27 @@ struct Consumer {
             p.n, p.m, p.k, p.l,         p.ldd, p.d_stride_l, p.ldc,   p.c_stride_l, alpha, p.beta};
   }
 
-  // fp32: eight lanes write neighbours.
+  // fp32, and gates: eight lanes write neighbours.
   __device__ __forceinline__ void store_from_registers(const gemm::Params& params, const Accumulators& accumulators,
                                                        int column, const Tile& tile) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int first = column + static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32 * 16 + lane / 4;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
+      if constexpr (is_gated(C)) {
 #pragma unroll
-      for (int v = 0; v < C.tile_m / 2; v += 2) {
-        const int of_n = first + i * kWeightRows + v / 2 % 2 * 8, of_m = tile.row + v / 4 * 8 + lane % 4 * 2;
-        float pair[2] = {accumulators[i][v], accumulators[i][v + 1]};
-        gemm::finish_pair<C.facts, DType::f32, true>(pair, params, params.alpha, of_n, p.n, of_m, tile.batch);
-        float* const to = static_cast<float*>(p.d_pointer) + tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
-        if (of_n < p.n && of_m < tile.row_end) to[0] = pair[0];
-        if (of_n < p.n && of_m + 1 < tile.row_end) to[p.ldd] = pair[1];
+        for (int v = 0; v < C.tile_m / 2; v += 4)
+          store_gated<C>(p, &accumulators[i][v], params.alpha, first - lane / 4 + i * kWeightRows, v * 2, tile);
+      } else {
+#pragma unroll
+        for (int v = 0; v < C.tile_m / 2; v += 2) {
+          const int of_n = first + i * kWeightRows + v / 2 % 2 * 8, of_m = tile.row + v / 4 * 8 + lane % 4 * 2;
+          float pair[2] = {accumulators[i][v], accumulators[i][v + 1]};
+          gemm::finish_pair<C.facts, DType::f32, true>(pair, params, params.alpha, of_n, p.n, of_m, tile.batch);
+          const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
+          if (of_n < p.n && of_m < tile.row_end) store_element<C>(p, at, pair[0]);
+          if (of_n < p.n && of_m + 1 < tile.row_end) store_element<C>(p, at + p.ldd, pair[1]);
+        }
       }
     }
   }

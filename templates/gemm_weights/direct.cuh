@@ -12,6 +12,7 @@
 #include "gemm_weights/direct_split.cuh"
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/schedule.cuh"
+#include "gemm_weights/store.cuh"
 #include "gemm_weights/widen.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/fence.cuh"
@@ -257,27 +258,22 @@ struct DirectConsumer {
                               p.ldd,   p.d_stride_l, p.ldc, p.c_stride_l, alpha,        p.beta};
 #pragma unroll
     for (int i = 0; i < kOctets; ++i) {
+      if constexpr (is_gated(C)) {
+        store_gated<C>(p, sums[i], alpha, column, i * 8, tile);
+      } else {
 #pragma unroll
-      for (int v = 0; v < 4; v += 2) {
-        const int of_n = column + lane / 4 + v * 4, of_m = tile.row + i * 8 + lane % 4 * 2;
-        float pair[2] = {sums[i][v], sums[i][v + 1]};
-        gemm::finish_pair<C.facts, gemm::c_dtype(epilogue_config(C)), true>(pair, params, alpha, of_n, p.n, of_m,
-                                                                            tile.batch);
-        const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
-        if (of_n < p.n && of_m < tile.row_end) store_element(at, pair[0]);
-        if (of_n < p.n && of_m + 1 < tile.row_end) store_element(at + p.ldd, pair[1]);
+        for (int v = 0; v < 4; v += 2) {
+          const int of_n = column + lane / 4 + v * 4, of_m = tile.row + i * 8 + lane % 4 * 2;
+          float pair[2] = {sums[i][v], sums[i][v + 1]};
+          gemm::finish_pair<C.facts, gemm::c_dtype(epilogue_config(C)), true>(pair, params, alpha, of_n, p.n, of_m,
+                                                                              tile.batch);
+          const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
+          if (of_n < p.n && of_m < tile.row_end) store_element<C>(p, at, pair[0]);
+          if (of_n < p.n && of_m + 1 < tile.row_end) store_element<C>(p, at + p.ldd, pair[1]);
+        }
       }
     }
   }
-  __device__ __forceinline__ void store_element(long long at, float value) const {
-    if constexpr (C.facts.d_dtype == DType::f32) {
-      static_cast<float*>(p.d_pointer)[at] = value;
-    } else {
-      static_cast<unsigned short*>(p.d_pointer)[at] =
-          static_cast<unsigned short>(ptx::cvt_pack<C.facts.d_dtype>(value, 0.0f));
-    }
-  }
-
   __device__ __forceinline__ void run() {
     DirectSplit<C> split{smem, block, group, lane, schedule.rank};
     bool has_loaded = false;

@@ -6,6 +6,9 @@
 // of k, which times its scale is a number of A's type, exactly; or int4 less its zero point, times a scale of A's type,
 // rounded to that once. D, C and bias are bf16, f16 or f32. Sums are fp32.
 //
+// With a gate the rows of weights are eight of the gate and as many of up in turn, and D, of n / 2 columns, is
+// silu(gate) * up: a thread has the sums of both.
+//
 // D is made transposed: the weights are the rows of wgmma, 64 for each block of a consumer warpgroup, and come from
 // registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
 // activations by TMA, blocks of weights as they lie, in bulk. Consumers widen a block's weights, 64 of k at a time,
@@ -73,6 +76,7 @@ inline constexpr int kDirectRows = 16;                          // of weights: M
 inline constexpr int kDirectParts = kWeightRows / kDirectRows;  // of a block
 inline constexpr int kMaxSplit = 4;
 inline constexpr int kFirstGatherWarp = 2;                      // wgmma.f16
+inline constexpr int kGateRows = 8;                             // of weights, behind which as many of up stand
 inline constexpr int kMaxParts = 8;                             // of a sum, which a thread adds up at a time
 inline constexpr int kPanelBytes = 128;                         // of a row of activations: a swizzle span
 inline constexpr int kPanels = kWeightDepth * 2 / kPanelBytes;  // of a slot
@@ -86,6 +90,9 @@ enum class Rule {
   exponents_of_f16,               // 16; 16
   output_type,                    // bytes of D's type; 4
   gather_without_groups,          // 1; 0
+  dual_gate,                      // 1; 0
+  gate_and_addend,                // 1; 0
+  interleave,                     // columns of the gate that stand together; 8
   group_of_int4,                  // k that share a scale; 128
   int4_alone,                     // 1; 0
   tile_m_not_supported,           // tile_m; 256
@@ -110,6 +117,7 @@ TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather !
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
 // Weights from memory to registers, and mma.sync.
 TESSERA_HD constexpr bool is_direct(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
+TESSERA_HD constexpr bool is_gated(const Config& c) { return c.facts.gate != Gate::none; }
 // That copy rows by a list.
 TESSERA_HD constexpr int gather_warps(const Config& c) { return is_direct(c) ? 1 : 2; }
 // Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
@@ -171,8 +179,10 @@ TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
   return e;
 }
 
-// fp32 sums leave from registers: eight columns of a row are 32 bytes, a sector.
-TESSERA_HD constexpr bool has_d_map(const Config& c) { return c.facts.d_dtype != DType::f32 && !is_direct(c); }
+// fp32 sums leave from registers: eight columns of a row are 32 bytes, a sector; and so do gated ones.
+TESSERA_HD constexpr bool has_d_map(const Config& c) {
+  return c.facts.d_dtype != DType::f32 && !is_direct(c) && !is_gated(c);
+}
 
 struct SmemLayout {
   SmemRegion a;         // [stages][2][tile_m][128 B]
@@ -249,11 +259,14 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const ProductFacts& f = c.facts;
   if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
     return {Rule::activation_type, operand_bits(f.a_type), 16};
-  if (f.gate != Gate::none || f.interleave != 1 || f.d_format != OutputFormat::plain ||
-      f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none || f.a_layout != Layout::k_major ||
-      f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
+  if (f.d_format != OutputFormat::plain || f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none ||
+      f.a_layout != Layout::k_major || f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
     return {Rule::facts_of_others, 1, 0};
   if (is_gathered(c) && !is_grouped(c)) return {Rule::gather_without_groups, 1, 0};
+  if (f.gate == Gate::dual) return {Rule::dual_gate, 1, 0};
+  if (is_gated(c) && (f.c != Addend::none || f.bias != Bias::none || f.activation != Activation::none))
+    return {Rule::gate_and_addend, 1, 0};
+  if (is_gated(c) && f.interleave != kGateRows) return {Rule::interleave, f.interleave, kGateRows};
   if (f.a_type == OperandType::f16 && f.b_type == OperandType::mxfp4) return {Rule::exponents_of_f16, 16, 16};
   if (is_e2m1(f.b_type) && (c.b_group != kWeightDepth || c.zero_points != ZeroPoints::none))
     return {Rule::int4_alone, 1, 0};

@@ -16,6 +16,7 @@
 #include "base/bound_expression.h"
 #include "generator/facts.h"
 #include "generator/selectors.h"
+#include "reference/gemm_gated.h"
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
 #include "reference/poison.h"
@@ -98,6 +99,7 @@ class GemmRun {
       if (const auto found = buffers_.find(scale); found != buffers_.end()) check.alpha *= found->second.memory.at(0);
     check.accumulation = facts.accumulation;
     check.activation = facts.activation;
+    if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
     check.split_k = tiles.split_k;
     check.is_exact = test_.fill != Fill::standard;
     check.tile_m = tiles.tile_m;
@@ -126,7 +128,7 @@ class GemmRun {
       return reference::check_grouped_gemm(
           facts.grouping, buffers_.at("groups").view, in, buffers_.at("d").view, check,
           facts.gather == Gather::none ? std::nullopt : std::optional(buffers_.at("indices").view));
-    return reference::check_gemm(in, buffers_.at("d").view, check);
+    return reference::check_plain_or_gated(in, buffers_.at("d").view, check);
   }
 
   /// What lies between the rows of d, which must stay poisoned.

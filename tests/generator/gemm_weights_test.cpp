@@ -130,8 +130,19 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"dtype", "f16"}}, "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4");
   ends({{"d_dtype", "e4m3"}}, "d is e4m3: must be f32, bf16 or f16 beside 4-bit weights");
   ends({{"a_layout", "mn"}},
-       "4-bit weights have kernels for a and b with contiguous k, without gates, scale blocks, promoted sums and a "
-       "block-scaled d");
+       "4-bit weights have kernels for a and b with contiguous k, without scale blocks, promoted sums and a "
+       "block-scaled "
+       "d");
+  ends({{"gate", "dual"}},
+       "gate dual: of 4-bit weights the rows of gate and up are packed together, eight in turn (gate interleaved, "
+       "interleave 8)");
+  ends({{"gate", "interleaved"}},
+       "interleave 1: 8 allowed with 4-bit weights (rows g and g + 8 of the instruction are one thread's): pack the "
+       "rows "
+       "in that order");
+  ends({{"gate", "interleaved"}, {"interleave", "8"}, {"bias", "column"}},
+       "a gate with c, bias or activation: none of them allowed beside it");
+  ends({{"interleave", "8"}}, "gemm: interleave = 8: it is for interleaved gates");
   ends({{"gather", "rows"}},
        "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)");
   ends({{"b_group", "64"}}, "b_group and zero_points are for int4: mxfp4 has a scale for 32");

@@ -23,6 +23,7 @@
 #include "generator/facts.h"
 #include "generator/selectors.h"
 #include "generator/words.h"
+#include "reference/gemm_gated.h"
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
 #include "reference/poison.h"
@@ -285,6 +286,13 @@ class Sweep {
             p.c = turn % 4 == 1 ? Addend::matrix : Addend::none;
             p.bias = turn % 5 == 2 ? Bias::column : Bias::none;
             p.activation = turn++ % 7 == 3 ? Activation::silu : Activation::none;
+            if (turn % 3 == 0) {
+              p.gate = Gate::interleaved;
+              p.interleave = 8;
+              p.c = Addend::none;
+              p.bias = Bias::none;
+              p.activation = Activation::none;
+            }
             if (tile[0] != 0) {
               p.tile_m = tile[0];
               p.tile_n = tile[1];
@@ -413,7 +421,10 @@ class Sweep {
     const bool is_packed = kernel.kernel().plan().family == "weights";
     const ProductFacts facts = product_facts(p);
     const reference::WeightFacts weights = reference::weight_facts(facts.b_type, p.b_group, p.zero_points, p.dtype);
-    const std::int64_t m = extent(), n = extent(), l_of_d = is_one ? 1 : l;
+    const bool is_gated = p.gate != Gate::none;
+    const std::int64_t m = extent(), l_of_d = is_one ? 1 : l;
+    const std::int64_t n = is_gated ? round_up(extent(), 2 * facts.interleave) : extent(),
+                       columns = is_gated ? n / 2 : n;
     const std::int64_t k = is_packed ? round_up(extent(), weights.weights.group) : extent();
     const bool is_gathered = p.gather != Gather::none;
     const std::int64_t a_rows = is_gathered ? extent() : m, l_of_a = is_gathered ? 1 : l_of_d;
@@ -423,7 +434,7 @@ class Sweep {
     const std::int64_t unit = 16 / dtype_bytes(p.dtype);
     const Matrix of_a = matrix(l_of_a, a_is_mn ? k : a_rows, a_is_mn ? a_rows : k, unit);
     const Matrix of_b = matrix(l, b_is_mn ? k : n, b_is_mn ? n : k, unit);
-    const Matrix of_d = matrix(l_of_d, m, n, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
+    const Matrix of_d = matrix(l_of_d, m, columns, pick(0, 1) == 0 ? 1 : 16 / dtype_bytes(p.d_dtype));
     const bool is_in_place = !is_grouped && p.c == Addend::matrix && c_dtype == p.d_dtype && pick(0, 2) == 0;
     const Matrix of_c = is_in_place ? of_d : matrix(l_of_d, m, n, 1);
     const Tensor packed =
@@ -518,6 +529,7 @@ class Sweep {
       check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
     }
     check.activation = p.activation;
+    if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
     check.split_k = tiles.split_k;
     check.tile_m = tiles.tile_m;
     check.tile_n = tiles.tile_n;
@@ -533,7 +545,7 @@ class Sweep {
     const TensorView of_groups{groups.host.bytes.data(), DType::s32, {l + (is_one ? 1 : 0)}, {1}};
     reference::Comparison result =
         !is_grouped
-            ? reference::check_gemm(in, of_d.view(d, false), check)
+            ? reference::check_plain_or_gated(in, of_d.view(d, false), check)
             : reference::check_grouped_gemm(
                   p.grouping, of_groups, in, of_d.view(d, false), check,
                   is_gathered ? std::optional(TensorView{indices.host.bytes.data(), DType::s32, {l_of_d, m}, {m, 1}})

@@ -11,8 +11,8 @@ FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
 @pytest.mark.parametrize(
     "words",
-    [["mixture_of_experts.py"], ["mixture_of_experts.py", "--e4m3"], ["sparse_attention.py"]],
-    ids=["experts", "experts in e4m3", "sparse attention"],
+    [["mixture_of_experts.py"], ["mixture_of_experts.py", "--e4m3"], ["mixture_of_experts.py", "--mxfp4"], ["sparse_attention.py"]],
+    ids=["experts", "experts in e4m3", "experts in mxfp4", "sparse attention"],
 )
 def test_an_example(monkeypatch, words):
     program = FOLDER / words[0]

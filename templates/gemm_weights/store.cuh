@@ -1,0 +1,38 @@
+// What stores from registers have in common: an element of D, and a gate.
+//
+// Sums of an instruction's rows g and g + 8 are the same thread's, so of weights whose rows are eight of the gate and
+// as many of up in turn it has both of a column of D.
+#pragma once
+
+#include "gemm/activation.cuh"
+#include "gemm_weights/params.cuh"
+#include "ptx/narrow.cuh"
+#include "spec/gemm_weights.h"
+
+namespace tessera::gemm_weights {
+
+template <Config C>
+__device__ __forceinline__ void store_element(const Params& p, long long at, float value) {
+  if constexpr (C.facts.d_dtype == DType::f32) {
+    static_cast<float*>(p.d_pointer)[at] = value;
+  } else {
+    static_cast<unsigned short*>(p.d_pointer)[at] =
+        static_cast<unsigned short>(ptx::cvt_pack<C.facts.d_dtype>(value, 0.0f));
+  }
+}
+
+// Of 16 rows of weights from `row` on and eight rows of D from `tile.row` + `octet` on: four sums of a lane, two rows
+// of D of the gate, then of up.
+template <Config C>
+__device__ __forceinline__ void store_gated(const Params& p, const float* sums, float alpha, int row, int octet,
+                                            const Tile& tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, of_m = tile.row + octet + lane % 4 * 2;
+  const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + row / 2 + lane / 4;
+  if (row >= p.n) return;
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (of_m + i < tile.row_end)
+      store_element<C>(p, at + i * p.ldd, gemm::activate<Activation::silu>(sums[i] * alpha) * (sums[i + 2] * alpha));
+}
+
+}  // namespace tessera::gemm_weights
