@@ -34,8 +34,9 @@ using CheckGroup =
     std::function<Comparison(std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& d)>;
 Comparison check_groups(Grouping grouping, const TensorView& groups, const TensorView& d, const CheckGroup& check);
 
-/// check_plain_or_gated of each group: of contiguous ones a, sfa, c and d have one matrix, b and sfb one for each group. indices,
-/// [matrices of d, m], where rows have those of a, and of sfa, that they name: of one matrix, zeros for other numbers.
+/// check_plain_or_gated of each group: of contiguous ones a, sfa, c and d have one matrix, b and sfb one for each
+/// group. indices, [matrices of d, m], where rows have those of a, and of sfa, that they name: of one matrix, zeros for
+/// other numbers.
 Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const GemmInputs& inputs,
                               const TensorView& d, const GemmCheck& check,
                               const std::optional<TensorView>& indices = std::nullopt);

@@ -44,6 +44,7 @@ def cell(library, reader, format_, groups, m, n, k, capacity, pins, repeat):
     block = BLOCK_BYTES[format_]
     of_group = -(-n // 64) * -(-k // 128) * block
     copies = max(1, -(-ROTATED_BYTES // (groups * of_group)))
+    a = torch.randn(groups, capacity, k, device="cuda", dtype=torch.float32).bfloat16()  # first: a kernel wants a context
     pack = Kernel(library, "pack_weights", f"format={format_},dtype=bf16")
     packed, first_weights = [], {}
     for copy in range(copies):
@@ -54,7 +55,6 @@ def cell(library, reader, format_, groups, m, n, k, capacity, pins, repeat):
             if copy == 0 and group in (0, groups - 1):
                 first_weights[group] = weights
         packed.append(all_groups)
-    a = torch.randn(groups, capacity, k, device="cuda", dtype=torch.float32).bfloat16()
     rows = torch.full((groups,), m, device="cuda", dtype=torch.int32)
     d = torch.empty((groups, capacity, n), device="cuda", dtype=torch.bfloat16)
     names, graphs, kept = [], [], []

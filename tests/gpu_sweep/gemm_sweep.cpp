@@ -269,7 +269,7 @@ class Sweep {
   static void add_weight_groups(std::vector<Gemm>& list) {
     constexpr int kTiles[][4] = {// tile_m, tile_n, split_k, mma.f16
                                  {0, 0, 0, 0},    {16, 64, 1, 0},   {32, 128, 2, 0}, {8, 128, 1, 1},  {64, 256, 1, 0},
-                                 {16, 256, 2, 1}, {128, 256, 1, 0}, {32, 64, 1, 1},  {192, 128, 1, 0}};
+                                 {16, 256, 2, 1}, {128, 256, 1, 0}, {16, 64, 1, 1},  {192, 128, 1, 0}};
     constexpr std::optional<BlockFormat> kFormats[] = {BlockFormat::mxfp4, BlockFormat::nvfp4, {}};
     constexpr DType kResults[] = {DType::bf16, DType::f32, DType::f16};
     std::size_t turn = 0;
