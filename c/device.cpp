@@ -54,6 +54,8 @@ std::shared_ptr<Device> device_of(Shared& shared, const tessera_device_options& 
   options.schedule = schedule_of(given.schedule);
   options.max_seconds = given.max_seconds;
   options.detects_races = given.detects_races != 0;
+  if (given.is_interrupted != nullptr)
+    options.is_interrupted = [ask = given.is_interrupted, user_data = given.user_data] { return ask(user_data) != 0; };
   return std::make_shared<emulator::EmulatedDevice>(options);
 }
 

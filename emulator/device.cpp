@@ -344,20 +344,21 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   const auto& loaded = *reinterpret_cast<const LoadedEntry*>(request.entry.handle);
   check_launch(request, loaded);
   std::vector<std::byte> parameters(loaded.entry->parameter_bytes);
-  for (std::size_t i = 0; i < loaded.entry->parameters.size(); ++i) {
-    const ParameterSlot& slot = loaded.entry->parameters[i];
-    std::memcpy(parameters.data() + slot.offset, request.parameters[i], slot.bytes);
-  }
+  void* const* from = request.parameters;
+  for (const ParameterSlot& slot : loaded.entry->parameters)
+    std::memcpy(parameters.data() + slot.offset, *from++, slot.bytes);
   const std::lock_guard lock(state_->mutex);
-  LaunchOptions options;
-  options.schedule = state_->options.schedule;
-  options.seed = state_->options.seed;
-  options.num_sms = state_->options.num_sms;
-  options.max_warp_instructions = state_->options.max_warp_instructions;
-  options.max_seconds = state_->options.max_seconds;
-  options.detects_races = state_->options.detects_races;
-  options.observer = state_->observer;
-  options.textures = &state_->textures;
+  const DeviceOptions& given = state_->options;
+  LaunchOptions options{.schedule = given.schedule,
+                        .seed = given.seed,
+                        .max_warp_instructions = given.max_warp_instructions,
+                        .max_seconds = given.max_seconds,
+                        .is_interrupted = given.is_interrupted,
+                        .num_sms = given.num_sms,
+                        .detects_races = given.detects_races,
+                        .print = given.print,
+                        .observer = state_->observer,
+                        .textures = &state_->textures};
   std::optional<UnwrittenRegisters> unwritten;
   ObserverList observers;
   if (state_->options.detects_unwritten_registers) {
@@ -365,7 +366,6 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
     if (state_->observer != nullptr) observers.add(state_->observer);
     options.observer = &observers;
   }
-  options.print = state_->options.print;
   const LaunchShape shape{request.grid, request.block, request.cluster, request.dynamic_smem_bytes};
   const GridWorkspace workspace(*state_->memory, *loaded.entry, shape, options);
   if (state_->sampled_clusters != 0) {

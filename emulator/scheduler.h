@@ -30,6 +30,7 @@ class Scheduler {
   void split(Warp& warp);
   Warp& pick_warp(std::size_t turn);
   bool within_budget();
+  bool is_interrupted();
   void name_running_group(EmulatorFinding& finding) const;
   void report_deadlock();
   /// run() by the launch's clock (time/timed_schedule.cpp).
@@ -42,6 +43,7 @@ class Scheduler {
   std::uint64_t last_progress_ = 0;
   int idle_rounds_ = 0;
   std::uint64_t slices_ = 0;
+  double next_question_ = 0;  ///< when is_interrupted is asked again
   Warp* starved_ = nullptr;
   std::uint64_t starved_until_ = 0;
   std::vector<std::vector<std::byte>> fresh_registers_;

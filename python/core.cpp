@@ -250,6 +250,10 @@ class Device {
     options.max_seconds = max_seconds;
     options.num_sms = num_sms;
     options.detects_races = detects_races;
+    options.is_interrupted = [](void*) -> std::int32_t {
+      const interpreter::Locked locked;
+      return locked && (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) ? 1 : 0;
+    };
     check(tessera_device_open(jit.get(), &options, &device_));
   }
   ~Device() { tessera_device_close(device_); }
@@ -280,6 +284,15 @@ class Device {
   }
   void poison(std::uint64_t to, std::uint8_t value, std::size_t bytes) {
     check(tessera_device_poison(device_, to, value, bytes));
+  }
+  /// Throws what a signal's handler raised while a launch ran, without the launch's findings.
+  void throw_interruption() const {
+    if (PyErr_Occurred() == nullptr) return;
+    nb::python_error raised;
+    char* findings = nullptr;
+    tessera_device_synchronize(device_, nullptr, &findings);
+    tessera_text_free(findings);
+    throw raised;
   }
   /// Findings as JSON, and the failure among them, if any.
   std::pair<std::string, std::optional<std::string>> synchronize() {
@@ -328,10 +341,14 @@ class Arguments {
   void launch(const Device* device, std::uintptr_t stream) const {
     const tessera_arguments arguments = values_.get();
     auto* const cu_stream = reinterpret_cast<void*>(stream);  // NOLINT
-    if (device == nullptr)
-      check(tessera_kernel_launch(values_.kernel.get(), nullptr, cu_stream, &arguments));
-    else
-      check_unlocked([&] { return tessera_kernel_launch(values_.kernel.get(), device->get(), cu_stream, &arguments); });
+    if (device == nullptr) return check(tessera_kernel_launch(values_.kernel.get(), nullptr, cu_stream, &arguments));
+    tessera_status status = TESSERA_OK;
+    {
+      const interpreter::Unlocked unlocked;
+      status = tessera_kernel_launch(values_.kernel.get(), device->get(), cu_stream, &arguments);
+    }
+    device->throw_interruption();
+    check(status);
   }
 
  private:

@@ -272,6 +272,8 @@ enum {
   TESSERA_DEVICE_GPU = 1        ///< a GPU by its number, in its primary context
 };
 
+typedef int32_t (*tessera_interrupt_callback)(void* user_data);
+
 typedef struct tessera_device_options {
   size_t struct_size;
   int32_t kind;     ///< TESSERA_DEVICE_...
@@ -283,6 +285,10 @@ typedef struct tessera_device_options {
   double max_seconds;     ///< of a launch, which ends with a failure then; default: no limit
   int32_t num_sms;        ///< default 4
   int32_t detects_races;  ///< 1: accesses that nothing orders are reported; two to six times slower
+  /// Asked some ten times a second by the thread that launches, while the launch runs; another value than 0 ends the
+  /// launch with the failure "interrupted", which tessera_device_synchronize() reports. Default null: nobody is asked.
+  tessera_interrupt_callback is_interrupted;
+  void* user_data;  ///< of is_interrupted
 } tessera_device_options;
 
 /// A device that kernels of this jit may be launched on. options: null for the emulator. Errors: USAGE, DEVICE.

@@ -92,7 +92,8 @@ std::string structs() {
           TESSERA_MEMBER(tessera_device_options, ordinal) + TESSERA_MEMBER(tessera_device_options, arch) +
           TESSERA_MEMBER(tessera_device_options, seed) + TESSERA_MEMBER(tessera_device_options, schedule) +
           TESSERA_MEMBER(tessera_device_options, max_seconds) + TESSERA_MEMBER(tessera_device_options, num_sms) +
-          TESSERA_MEMBER(tessera_device_options, detects_races);
+          TESSERA_MEMBER(tessera_device_options, detects_races) +
+          TESSERA_MEMBER(tessera_device_options, is_interrupted) + TESSERA_MEMBER(tessera_device_options, user_data);
   return text;
 }
 

@@ -286,6 +286,49 @@ TEST_CASE("c: a failure in the emulator is the status, and the findings come all
   CHECK(has(tessera_error_message(), list[0]["name"]));
 }
 
+TEST_CASE("c: a launch in the emulator ends when the caller asks for it, and the next one runs") {
+  struct Caller {
+    int asked = 0;
+    int answer = 0;
+  } caller;
+  const JitHandle jit = open_jit();
+  tessera_device_options options{};
+  options.struct_size = sizeof options;
+  options.user_data = &caller;
+  options.is_interrupted = [](void* user_data) -> std::int32_t {
+    auto& asks = *static_cast<Caller*>(user_data);
+    ++asks.asked;
+    return asks.answer;
+  };
+  tessera_device* opened = nullptr;
+  REQUIRE(said(tessera_device_open(jit.get(), &options, &opened)) == "ok");
+  const DeviceHandle device(opened);
+  const KernelHandle kernel = kernel_of(jit, "copy2d", {{"dtype", "u8"}});
+  const std::vector<std::uint16_t> rows(32 * 16384, 0x1234);
+  Arguments arguments(kernel);
+  arguments.size("dim0") = 64;
+  arguments.size("dim1") = 16384;
+  arguments.buffer("x") = uploaded(device, rows);
+  for (const int answer : {0, 7, 0}) {
+    caller = {.answer = answer};
+    arguments.buffer("y") = uploaded(device, std::vector<std::uint16_t>(rows.size()));
+    const tessera_arguments given = arguments.get();
+    REQUIRE(said(tessera_kernel_launch(kernel.get(), device.get(), nullptr, &given)) == "ok");
+    char* findings = nullptr;
+    const tessera_status status = tessera_device_synchronize(device.get(), nullptr, &findings);
+    const Text text(findings);
+    CHECK(caller.asked >= 1);
+    CHECK(status == (answer == 0 ? TESSERA_OK : TESSERA_DEVICE));
+    const auto list = nlohmann::json::parse(findings);
+    REQUIRE(list.size() == (answer == 0 ? 0U : 1U));
+    if (answer != 0) CHECK(list[0]["name"] == "interrupted");
+    std::vector<std::uint16_t> copied(rows.size());
+    REQUIRE(said(tessera_device_download(device.get(), copied.data(), arguments.buffer("y"), 2 * rows.size(),
+                                         nullptr)) == "ok");
+    CHECK((copied == rows) == (answer == 0));
+  }
+}
+
 TEST_CASE("c: an emulated device that is closed gives back its address space and the code there") {
   const JitHandle jit = open_jit();
   const KernelHandle kernel = kernel_of(jit, "copy2d", {{"dtype", "u8"}});

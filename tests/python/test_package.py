@@ -5,9 +5,13 @@ import gc
 import importlib.metadata
 import json
 import multiprocessing
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import numpy
 import pytest
@@ -65,6 +69,23 @@ def test_the_emulator_says_what_went_wrong():
         tessera.gemm(x[0, 0], x[0, 1], device=hurried)
     assert hurried.findings[0].is_failure
     assert hurried.info["is_emulated"] and hurried.info["compute_major"] == 9
+
+
+def test_a_signal_ends_a_launch_in_the_emulator():
+    x = numpy.zeros((1, 2048, 8, 64), numpy.float16)  # minutes of emulation
+    emulator = tessera.Emulator()
+    tessera.fmha(x[:, :64], x[:, :64], x[:, :64], device=emulator)  # compiles
+    beginning = time.monotonic()
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        tessera.fmha(x, x, x, device=emulator)
+    assert time.monotonic() - beginning < 10
+    timer.join()
+    emulator.take_findings()
+    assert emulator.findings == []
+    o = tessera.fmha(x[:, :64], x[:, :64], x[:, :64] + 1, device=emulator)
+    assert (o == 1).all()
 
 
 def test_lists_are_planned_warmed_and_checked(tmp_path):

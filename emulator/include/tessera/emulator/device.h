@@ -30,7 +30,9 @@ struct DeviceOptions {
   Schedule schedule = Schedule::fair;
   std::uint64_t memory_bytes = std::uint64_t{64} << 30;  ///< address space, not memory
   std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
-  double max_seconds = 0;      ///< per launch; 0: no limit
+  double max_seconds = 0;  ///< per launch; 0: no limit
+  /// Asked some ten times a second, on the threads that run a launch; true ends it with the failure "interrupted".
+  std::function<bool()> is_interrupted = {};
   int threads = 1;             ///< of the host; more than 1: grids whose clusters do not speak run in parts (parts.h)
   bool detects_races = false;  ///< accesses that nothing orders are hazards; up to five times slower
   bool detects_unwritten_registers = false;          ///< values that no instruction of a thread has written are hazards

@@ -35,7 +35,8 @@ struct LaunchOptions {
   Schedule schedule = Schedule::fair;
   std::uint64_t seed = 1;
   std::uint64_t max_warp_instructions = std::uint64_t{1} << 40;
-  double max_seconds = 0;  ///< 0: no limit
+  double max_seconds = 0;                     ///< 0: no limit
+  std::function<bool()> is_interrupted = {};  ///< as DeviceOptions has it
   int num_sms = 4;
   bool detects_races = false;
   std::function<void(std::string_view)> print = {};  ///< takes what vprintf prints; empty: standard output
