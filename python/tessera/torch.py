@@ -352,7 +352,7 @@ def _serves(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, enable_g
             if len(_known) >= _MAX_KNOWN:
                 _known.clear()
             _known[signature] = serves
-    return serves and not (query.data_ptr() % 16 or key.data_ptr() % 16 or value.data_ptr() % 16)
+    return serves
 
 
 def _serves_shapes(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, enable_gqa: bool) -> bool:
@@ -383,7 +383,7 @@ _TRACED = ("Tensor", "FakeTensor", "FunctionalTensor")  # types of tensors in a 
 
 
 def _serves_in_graph(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, enable_gqa: bool) -> bool:
-    """What can be known of tensors without values; the rest is asked when the graph runs."""
+    """What can be known of tensors without values; whether a kernel takes them is asked again when the graph runs."""
     if any(type(t).__name__ not in _TRACED for t in (query, key, value)) or _changes_types(query):
         return False
     return _serves_shapes(query, key, value, is_causal, enable_gqa)
@@ -394,7 +394,13 @@ def _is_scale(scale: Any) -> bool:
     return scale is None or (type(scale) in (float, int) and -3.4e38 < scale < 3.4e38)
 
 
+def _aligned(tensor: Tensor) -> Tensor:
+    """It, or a copy where a tensor map does not take its address: PyTorch 2.11's own attention gives wrong numbers there."""
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
+
+
 def _by_tessera(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float | None) -> Tensor:
+    query, key, value = _aligned(query), _aligned(key), _aligned(value)
     return _fmha(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal, scale).transpose(1, 2)
 
 
@@ -435,8 +441,8 @@ def scaled_dot_product_attention(
     is_causal where L = S (PyTorch aligns the diagonal top left, tessera bottom right). Everything else, and what
     tessera has no kernel for, goes to PyTorch unchanged: so do subclasses of Tensor, tensors without values, what
     torch.func transforms or torch.jit.trace records, forward derivatives, and autocast to another type. In a graph of
-    torch.compile or torch.export it is the operator tessera::sdpa, which takes this choice by the tensors' addresses
-    when it runs.
+    torch.compile or torch.export it is the operator tessera::sdpa. A tensor whose address is no multiple of 16 bytes is
+    copied first.
     """
     if attn_mask is None and dropout_p == 0.0 and not options and _is_scale(scale):
         if _is_compiling():
