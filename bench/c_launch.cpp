@@ -99,7 +99,8 @@ void measure(const std::vector<std::pair<const char*, std::function<void()>>>& w
 int main() {
   const Plan plan = make_plan(Fmha{.head_dim = 128, .mask = Mask::causal});
   const auto kernel = std::make_shared<Kernel>(plan, std::make_shared<CacheEntry>());
-  NullDevice device(kernel->plan().launch);
+  const auto shared_device = std::make_shared<NullDevice>(kernel->plan().launch);
+  NullDevice& device = *shared_device;
   const FmhaKernel named(kernel);
   const FmhaArguments by_name{.q = 4096,
                               .k = 8192,
@@ -112,7 +113,7 @@ int main() {
                               .seqlen_k = 4096};
 
   tessera_kernel handle{.shared = std::make_shared<c::Shared>(JitOptions{.use_disk_cache = false}), .kernel = kernel};
-  tessera_device at{.shared = handle.shared, .device = &device};
+  tessera_device at{.shared = handle.shared, .device = shared_device};
   std::vector<std::int64_t> sizes(tessera_kernel_count(&handle, TESSERA_SIZE), TESSERA_USE_DEFAULT);
   std::vector<double> scalars(tessera_kernel_count(&handle, TESSERA_SCALAR), std::numeric_limits<double>::quiet_NaN());
   std::vector<std::uint64_t> buffers(tessera_kernel_count(&handle, TESSERA_BUFFER), 0);
