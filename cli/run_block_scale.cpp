@@ -51,6 +51,7 @@ BlockRun gemv_facts(const Plan& plan) {
   const auto& p = plan.problem.as<Gemv>();
   BlockRun run;
   run.format = p.format;
+  run.b_format = p.b_format;
   run.form = p.scale_form;
   run.dtype = p.dtype;
   return run;

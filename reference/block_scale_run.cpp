@@ -324,12 +324,50 @@ Comparison check_convert_scales(const BlockRun& run, const Tensors& inputs, cons
   return result;
 }
 
+namespace {
+
+/// Values of 8 bits that a sum tells something about: no NaN and no infinity but, where `has_nan`, one code in 4,096;
+/// in `integer` whole numbers up to 4.
+void make_summable(Tensor& values, const BlockRun& run, Range range, bool has_nan) {
+  if (value_bits(run.format) == 4) return;
+  const bool is_e4m3 = value_type(run.format) == ValueType::e4m3;
+  static constexpr std::uint8_t kWholeE4m3[] = {0x00, 0x38, 0x40, 0x44, 0x48},
+                                kWholeE5m2[] = {0x00, 0x3C, 0x40, 0x42, 0x44};
+  const CounterRandom random(run.seed, 9);
+  for (std::size_t i = 0; i < values.bytes.size(); ++i) {
+    auto code = static_cast<std::uint8_t>(values.bytes[i]);
+    if (range == Range::integer) {
+      code = static_cast<std::uint8_t>((is_e4m3 ? kWholeE4m3 : kWholeE5m2)[(code & 0x7F) % 5] | (code & 0x80));
+    } else if (is_e4m3 ? (code & 0x7F) == 0x7F : (code & 0x7F) >= 0x7C) {
+      if (!has_nan || random.bits(i) % 32 != 0) code = static_cast<std::uint8_t>(code & (is_e4m3 ? 0xF7 : 0xBB));
+    }
+    values.bytes[i] = static_cast<std::byte>(code);
+  }
+}
+
+/// Powers of two up to 2^40 and down to 2^-40: products of two, and sums of what they scale, are fp32 numbers. Codes of
+/// padding stay as they are.
+void make_moderate(Tensor& scales) {
+  for (std::byte& byte : scales.bytes) {
+    const auto code = static_cast<std::uint8_t>(byte);
+    if (code != 0xFF) byte = static_cast<std::byte>(87 + code % 81);
+  }
+}
+
+}  // namespace
+
 Tensors gemv_inputs(const BlockRun& run, Range range) {
   Tensors all;
+  BlockRun of_b = run;
+  of_b.format = run.b_format.value_or(run.format);
   all.emplace("a", random_values(run, run.rows, range, 5));
   all.emplace("sfa", random_scales(run, run.rows, range, 6));
-  all.emplace("b", random_values(run, run.b_rows, range, 7));
-  all.emplace("sfb", random_scales(run, run.b_rows, range, 8));
+  all.emplace("b", random_values(of_b, run.b_rows, range, 7));
+  all.emplace("sfb", random_scales(of_b, run.b_rows, range, 8));
+  make_summable(all["a"], run, range, range == Range::wide);
+  make_summable(all["b"], of_b, range, false);
+  for (const char* const scales : {"sfa", "sfb"})
+    if (range == Range::wide && scale_type(run.format) == ScaleType::ue8m0) make_moderate(all[scales]);
   const bool is_one = range == Range::integer;
   all.emplace("a_global_scale", scalar(is_one ? 1 : 0.75F));
   all.emplace("b_global_scale", scalar(is_one ? 1 : 0.0625F));
@@ -341,6 +379,8 @@ Comparison check_gemv(const BlockRun& run, const Tensors& inputs, const Tensors&
                         bytes_of(inputs.at("sfa")),
                         bytes_of(inputs.at("b")),
                         bytes_of(inputs.at("sfb")),
+                        run.format,
+                        run.b_format.value_or(run.format),
                         run.form,
                         run.l,
                         run.rows,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "reference/comparison.h"
@@ -23,7 +24,8 @@ struct BlockRun {
   GlobalScale global_scale = GlobalScale::none;
   DType dtype = DType::bf16;
   std::int64_t l = 1, rows = 0, k = 0;
-  std::int64_t b_rows = 1;  ///< gemv only
+  std::int64_t b_rows = 1;                ///< gemv only
+  std::optional<BlockFormat> b_format{};  ///< gemv only: of b, where it is not a's
   std::uint64_t seed = 1;
   float given_scale = 0;  ///< of GlobalScale::given; 0: random
 };

@@ -13,7 +13,6 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr int kBlock = 16;
 constexpr double kFp32Roundoff = 0x1p-24;
 
 void require_bytes(const char* what, std::size_t found, std::int64_t wanted) {
@@ -21,39 +20,49 @@ void require_bytes(const char* what, std::size_t found, std::int64_t wanted) {
     throw Error(ErrorKind::usage, fmt::format("{}: {} bytes given, {} needed", what, found, wanted));
 }
 
-double value_at(std::span<const std::uint8_t> values, std::int64_t index) {
-  static constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
-  const std::uint8_t byte = values[static_cast<std::size_t>(index / 2)];
-  return kValues[index % 2 == 0 ? byte & 0xF : byte >> 4];
+double value_at(BlockFormat format, std::span<const std::uint8_t> values, std::int64_t index) {
+  if (value_bits(format) == 8)
+    return static_cast<double>(decode_value(value_type(format), values[static_cast<std::size_t>(index)]));
+  const int byte = values[static_cast<std::size_t>(index / 2)];
+  return static_cast<double>(
+      decode_value(ValueType::e2m1, static_cast<std::uint8_t>(index % 2 == 0 ? byte & 0xF : byte >> 4)));
 }
 
-double scale_at(std::span<const std::uint8_t> scales, std::int64_t offset) {
-  return static_cast<double>(decode_scale(ScaleType::ue4m3, scales[static_cast<std::size_t>(offset)]));
+double scale_at(BlockFormat format, std::span<const std::uint8_t> scales, std::int64_t offset) {
+  return static_cast<double>(decode_scale(scale_type(format), scales[static_cast<std::size_t>(offset)]));
 }
 
-/// Additions that one block's sum goes through: a lane's blocks (two of each 1,024 elements), five halvings of the
-/// lanes and at most eight warps; three factors and one rounding of them.
-double chain_length(std::int64_t k) { return static_cast<double>(2 * ceil_div(k, 1024) + 5 + 8 + 4); }
+bool has_exact_blocks(const GemvOperands& o) { return value_bits(o.format) == 4 && value_bits(o.b_format) == 4; }
+std::int64_t block_of(const GemvOperands& o) { return block_elements(o.format); }
+
+/// Additions that one block's sum goes through: a lane's sums (at most two of each 1,024 elements), five halvings of
+/// the lanes and at most eight warps; three factors and one rounding of them. Where sums over a block round: a lane's
+/// 32 elements of it, and the product of its scales.
+double chain_length(const GemvOperands& o) {
+  const std::int64_t of_block = has_exact_blocks(o) ? 0 : 32;
+  return static_cast<double>(2 * ceil_div(o.k, 1024) + 5 + 8 + 4 + of_block);
+}
 
 /// A row's bytes as [l, rows, bytes].
-OperandSource source_of(std::span<const std::uint8_t> values, std::span<const std::uint8_t> scales,
+OperandSource source_of(BlockFormat format, std::span<const std::uint8_t> values, std::span<const std::uint8_t> scales,
                         const GemvOperands& o, std::int64_t rows) {
+  const std::int64_t of_row = value_bytes(format, o.k);
   const TensorView view{
-      reinterpret_cast<const std::byte*>(values.data()), DType::u8, {o.l, rows, o.k / 2}, {rows * o.k / 2, o.k / 2, 1}};
-  return {OperandType::nvfp4, view, std::as_bytes(scales), o.form, o.k};
+      reinterpret_cast<const std::byte*>(values.data()), DType::u8, {o.l, rows, of_row}, {rows * of_row, of_row, 1}};
+  return {operand_type(format), view, std::as_bytes(scales), o.form, o.k};
 }
 
-/// Mistakes of a product whose lanes take 32 elements of each 1,024.
+/// Mistakes of a product whose lanes take 16 bytes of each 512.
 std::string cause_of(const GemvOperands& o, const std::vector<Mismatch>& mismatches, DType dtype) {
   ProductSuspectInputs in;
-  in.a = source_of(o.a, o.sfa, o, o.m);
-  in.b = source_of(o.b, o.sfb, o, o.b_rows);
+  in.a = source_of(o.format, o.a, o.sfa, o, o.m);
+  in.b = source_of(o.b_format, o.b, o.sfb, o, o.b_rows);
   in.row_of_b = [](std::int64_t, bool) { return 0; };
   in.rows = o.m;
   in.columns = 1;
-  in.steps.step = 1024;
-  in.steps.chunk = 32;
-  in.steps.bits = 4;
+  in.steps.bits = value_bits(o.format);
+  in.steps.chunk = 128 / in.steps.bits;
+  in.steps.step = 32 * in.steps.chunk;
   const auto times = [](double factor) { return [=](double sum, double, const Coordinates&) { return factor * sum; }; };
   in.finishes.push_back({"", times(o.factor)});
   if (o.factor != 1) in.finishes.push_back({"alpha and the global scales do not count (taken as 1)", times(1)});
@@ -65,10 +74,10 @@ std::string cause_of(const GemvOperands& o, const std::vector<Mismatch>& mismatc
 }
 
 void require_sizes(const GemvOperands& o) {
-  const std::int64_t blocks = o.k / kBlock;
-  require_bytes("a", o.a.size(), o.l * o.m * o.k / 2);
+  const std::int64_t blocks = o.k / block_of(o);
+  require_bytes("a", o.a.size(), o.l * o.m * value_bytes(o.format, o.k));
   require_bytes("sfa", o.sfa.size(), scale_bytes(o.form, o.l, o.m, blocks));
-  require_bytes("b", o.b.size(), o.l * o.b_rows * o.k / 2);
+  require_bytes("b", o.b.size(), o.l * o.b_rows * value_bytes(o.b_format, o.k));
   require_bytes("sfb", o.sfb.size(), scale_bytes(o.form, o.l, o.b_rows, blocks));
 }
 
@@ -77,27 +86,31 @@ std::vector<double> vector_of(const GemvOperands& o, std::int64_t batch) {
   std::vector<double> b(static_cast<std::size_t>(o.k));
   for (std::int64_t i = 0; i < o.k; ++i)
     b[static_cast<std::size_t>(i)] =
-        value_at(o.b, batch * o.b_rows * o.k + i) *
-        scale_at(o.sfb, scale_offset(o.form, o.b_rows, o.k / kBlock, batch, 0, i / kBlock));
+        value_at(o.b_format, o.b, batch * o.b_rows * o.k + i) *
+        scale_at(o.b_format, o.sfb, scale_offset(o.form, o.b_rows, o.k / block_of(o), batch, 0, i / block_of(o)));
   return b;
 }
 
-/// Of a row of A with b, and the same of the blocks' magnitudes.
+/// Of a row of A with b, and the same of the magnitudes of what is rounded: blocks, or products.
 struct RowSum {
   double sum = 0;
   double magnitude = 0;
 };
 
 RowSum sum_of_row(const GemvOperands& o, std::int64_t batch, std::int64_t row, const std::vector<double>& b) {
-  const std::int64_t blocks = o.k / kBlock;
+  const std::int64_t size = block_of(o), blocks = o.k / size;
+  const bool has_exact = has_exact_blocks(o);
   RowSum all;
   for (std::int64_t j = 0; j < blocks; ++j) {
-    double block = 0;
-    for (std::int64_t i = j * kBlock; i < (j + 1) * kBlock; ++i)
-      block += value_at(o.a, (batch * o.m + row) * o.k + i) * b[static_cast<std::size_t>(i)];
-    block *= scale_at(o.sfa, scale_offset(o.form, o.m, blocks, batch, row, j));
-    all.sum += block;
-    all.magnitude += std::fabs(block);
+    double block = 0, magnitude = 0;
+    for (std::int64_t i = j * size; i < (j + 1) * size; ++i) {
+      const double product = value_at(o.format, o.a, (batch * o.m + row) * o.k + i) * b[static_cast<std::size_t>(i)];
+      block += product;
+      magnitude += std::fabs(product);
+    }
+    const double scale = scale_at(o.format, o.sfa, scale_offset(o.form, o.m, blocks, batch, row, j));
+    all.sum += block * scale;
+    all.magnitude += std::fabs((has_exact ? block : magnitude) * scale);
   }
   return all;
 }
@@ -110,7 +123,7 @@ bool agrees_beyond_numbers(DType dtype, double expected, double found) {
 
 /// Each addition of the chain rounds in fp32, the result in the type of c.
 Element judged(const GemvOperands& o, const RowSum& row, double found, DType dtype) {
-  const double chain = chain_length(o.k), factor = std::fabs(o.factor);
+  const double chain = chain_length(o), factor = std::fabs(o.factor);
   const double roundoff = unit_roundoff(dtype);
   Element element;
   element.found = found;
@@ -120,7 +133,8 @@ Element judged(const GemvOperands& o, const RowSum& row, double found, DType dty
   element.expected_square = std::pow(roundoff * element.expected, 2) / 3 +
                             chain * std::pow(kFp32Roundoff * row.magnitude * factor, 2) +
                             std::pow(half_subnormal(dtype), 2);
-  if (agrees_beyond_numbers(dtype, element.expected, found)) element.found = element.expected = 0;
+  if (agrees_beyond_numbers(dtype, element.expected, found))
+    element.found = element.expected = element.bound = element.expected_square = 0;
   return element;
 }
 

@@ -2,7 +2,8 @@
 //
 // Products of e2m1 numbers and their sum over a block are exact, and so is that times both scales. What rounds is the
 // sum over blocks, in fp32: at most one rounding for each addition on the way of one block's sum to the result,
-// relative to the sum of magnitudes; then the factors, and the rounding to the type of c.
+// relative to the sum of magnitudes; then the factors, and the rounding to the type of c. With values of 8 bits
+// products are exact and their sums over a block round too: the magnitudes are then those of products.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ namespace tessera::reference {
 
 struct GemvOperands {
   std::span<const std::uint8_t> a, sfa, b, sfb;
+  BlockFormat format = BlockFormat::nvfp4, b_format = BlockFormat::nvfp4;  ///< of a and b
   ScaleForm form = ScaleForm::plain;
   std::int64_t l = 1, m = 0, k = 0, b_rows = 1;
   double factor = 1;  ///< alpha and both global scales

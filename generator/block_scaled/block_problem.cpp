@@ -65,7 +65,9 @@ std::span<const Selector> gemv_fields() {
   static const std::vector<Selector> table = {
       field<&Gemv::arch>("arch", "arch", kBlockArchHelp),
       offer(field<&Gemv::dtype>("dtype", "dtype", "type of c"), reals()),
-      offer(field<&Gemv::format>("format", "format", "block-scaled format of a and b, nvfp4"), {"nvfp4"}),
+      field<&Gemv::format>("format", "format", "block-scaled format of a"),
+      field<&Gemv::b_format>("b-format", "b_format",
+                             "block-scaled format of b, where it is not a's: mxfp4 and mxfp8 go together"),
       field<&Gemv::scale_form>("scale-form", "scale_form", "where scales lie"),
       field<&Gemv::warp_rows>("warp-rows", "warp_rows", "rows of a warp: 1, 2 or 4"),
       field<&Gemv::k_warps>("k-warps", "k_warps", "warps that share a row: 1, 2, 4 or 8"),

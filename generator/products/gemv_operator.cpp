@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kWarpRows[] = {4, 2, 1};
 constexpr int kKWarps[] = {1, 2, 4, 8};
-constexpr int kSoftwarePanel = 16384, kHardwarePanel = 8192;
+constexpr int kBytesPanel = 16384, kPanel = 8192;
 
 constexpr double kWantedWarps = 2200;  // below, too few loads are in flight
 constexpr double kVectorCost = 2;      // in rows: what a CTA spends on the vector
@@ -32,11 +32,17 @@ double work_share(const gemv::Config& c, const Gemv& problem) {
   const Hint k = problem.k > 0 ? problem.k : kExampleK;
   const Hint l = problem.l > 0 ? problem.l : 1;
   const double fill = static_cast<double>(ceil_div(m, c.warp_rows)) * static_cast<double>(l) * c.k_warps / kWantedWarps;
-  const auto steps = static_cast<double>(ceil_div(k, gemv::kStepElements));
-  const auto rounds = static_cast<double>(ceil_div(ceil_div(k, gemv::kStepElements), c.k_warps));
+  const auto steps = static_cast<double>(ceil_div(k, gemv::step_elements(c)));
+  const auto rounds = static_cast<double>(ceil_div(ceil_div(k, gemv::step_elements(c)), c.k_warps));
   double share = std::min({1.0, std::sqrt(fill), 1.4 * fill}) * steps / (rounds * c.k_warps);
   for (int split = c.k_warps; split > 1; split /= 2) share /= 1 + kSplitCost;
   return share / (1 + kVectorCost / gemv::rows_of_cta(c));
+}
+
+/// "nvfp4"; where b's is another, both.
+std::string formats_text(const gemv::Config& c, std::string_view between) {
+  if (c.b_format == c.format) return std::string(to_word(c.format));
+  return fmt::format("{}{}{}", to_word(c.format), between, to_word(c.b_format));
 }
 
 LaunchPlan launch_of(const gemv::Config& c, const std::string& arch, const std::string& kernel) {
@@ -54,8 +60,8 @@ LaunchPlan launch_of(const gemv::Config& c, const std::string& arch, const std::
   launch.scalars.push_back({.name = "alpha", .default_value = 1, .help = "factor of the product"});
   launch.buffers = {values_buffer("a", BufferRole::input, c.format, "m"),
                     scales_buffer("sfa", BufferRole::input, c.format, c.scale_form, "m"),
-                    values_buffer("b", BufferRole::input, c.format, "b_rows"),
-                    scales_buffer("sfb", BufferRole::input, c.format, c.scale_form, "b_rows"),
+                    values_buffer("b", BufferRole::input, c.b_format, "b_rows"),
+                    scales_buffer("sfb", BufferRole::input, c.b_format, c.scale_form, "b_rows"),
                     {.name = "c",
                      .role = BufferRole::output,
                      .dtype = std::string(to_word(c.dtype)),
@@ -67,10 +73,11 @@ LaunchPlan launch_of(const gemv::Config& c, const std::string& arch, const std::
   launch.domain.push_back(
       {.lhs = Expression::parse("k"),
        .relation = Relation::multiple_of,
-       .rhs = Expression(gemv::kLaneElements),
-       .message = fmt::format("k must be a multiple of {}: a row of packed e2m1 is then whole 16-byte pieces; pad the "
-                              "rows of a and b with zeros (pad_on_host)",
-                              gemv::kLaneElements)});
+       .rhs = Expression(gemv::kKMultiple),
+       .message = fmt::format(
+           "k must be a multiple of {}: {}; pad the rows of a and b with zeros (pad_on_host)", gemv::kKMultiple,
+           c.format == BlockFormat::nvfp4 ? std::string("a row of packed e2m1 is then whole 16-byte pieces")
+                                          : fmt::format("so many elements of {} share a scale", to_word(c.format)))});
   LaunchStep step;
   step.entry = kernel;
   for (const char* const name : {"a", "sfa", "b", "sfb", "c", "a_global_scale", "b_global_scale"})
@@ -78,12 +85,13 @@ LaunchPlan launch_of(const gemv::Config& c, const std::string& arch, const std::
   step.parameters.push_back(size_parameter("m", ParameterKind::i32, Expression::parse("m")));
   step.parameters.push_back(size_parameter("k", ParameterKind::i32, Expression::parse("k")));
   step.parameters.push_back(
-      size_parameter("b_stride", ParameterKind::i64, Expression::parse("b_rows * ceil_div(k, 2)")));
+      size_parameter("b_stride", ParameterKind::i64,
+                     Expression::parse(value_bits(c.b_format) == 4 ? "b_rows * ceil_div(k, 2)" : "b_rows * k")));
   const bool is_plain = c.scale_form == ScaleForm::plain;
-  step.parameters.push_back(size_parameter(
-      "sfb_stride", ParameterKind::i64,
-      is_plain ? Expression::parse("b_rows * ceil_div(k, 16)")
-               : expression("ceil_div(b_rows, {}) * ceil_div(k, {}) * {}", kTileRows, 16 * kTileBlocks, kTileBytes)));
+  step.parameters.push_back(size_parameter("sfb_stride", ParameterKind::i64,
+                                           is_plain ? expression("b_rows * ceil_div(k, {})", gemv::block(c))
+                                                    : expression("ceil_div(b_rows, {}) * ceil_div(k, {}) * {}",
+                                                                 kTileRows, gemv::block(c) * kTileBlocks, kTileBytes)));
   step.parameters.push_back(
       {.name = "alpha", .kind = ParameterKind::f32, .value = {}, .source = "alpha", .offset_bytes = {}});
   step.grid[0] = is_plain ? expression("ceil_div(m, {})", gemv::rows_of_cta(c))
@@ -102,26 +110,31 @@ void GemvOperator::require_facts(const Gemv& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemv has no kernel for dtype {}: there are kernels for f32, f16 and bf16",
                             to_word(problem.dtype)));
-  if (problem.format != BlockFormat::nvfp4)
+  const BlockFormat b = problem.b_format.value_or(problem.format);
+  if (scale_type(b) != scale_type(problem.format))
     throw Error(
         ErrorKind::unsupported,
-        fmt::format("gemv has no kernel for {} ({} values, scales {}): there is one for nvfp4 ({} values, scales {})",
-                    to_word(problem.format), to_word(value_type(problem.format)), scales_text(problem.format),
-                    to_word(ValueType::e2m1), scales_text(BlockFormat::nvfp4)));
+        fmt::format("gemv has no kernel for a of {} (scales {}) and b of {} (scales {}): blocks of both must be "
+                    "the same elements of k; mxfp4 and mxfp8 go together, nvfp4 with itself",
+                    to_word(problem.format), scales_text(problem.format), to_word(b), scales_text(b)));
 }
 
 std::vector<gemv::Config> GemvOperator::candidates(const Gemv& problem) {
   std::vector<Config> list;
   const Conversion conversion = conversion_of(problem.arch);
   for (const int warp_rows : kWarpRows)
-    for (const int k_warps : kKWarps)
-      list.push_back({.dtype = problem.dtype,
-                      .format = problem.format,
-                      .scale_form = problem.scale_form,
-                      .conversion = conversion,
-                      .warp_rows = problem.warp_rows.value_or(warp_rows),
-                      .k_warps = problem.k_warps.value_or(k_warps),
-                      .k_panel = conversion == Conversion::software ? kSoftwarePanel : kHardwarePanel});
+    for (const int k_warps : kKWarps) {
+      Config config{.dtype = problem.dtype,
+                    .format = problem.format,
+                    .b_format = problem.b_format.value_or(problem.format),
+                    .scale_form = problem.scale_form,
+                    .conversion = conversion,
+                    .warp_rows = problem.warp_rows.value_or(warp_rows),
+                    .k_warps = problem.k_warps.value_or(k_warps),
+                    .k_panel = kPanel};
+      if (products(config) == gemv::Products::bytes) config.k_panel = kBytesPanel;
+      list.push_back(config);
+    }
   return list;
 }
 
@@ -137,7 +150,7 @@ std::string GemvOperator::label(const Config& config) {
 }
 
 std::string GemvOperator::subject(const Config& config) {
-  return fmt::format("gemv {}, {} scales, to {}, {}", to_word(config.format), to_word(config.scale_form),
+  return fmt::format("gemv {}, {} scales, to {}, {}", formats_text(config, " by "), to_word(config.scale_form),
                      to_word(config.dtype), label(config));
 }
 
@@ -149,9 +162,8 @@ std::string GemvOperator::explain(const Config& config, const Verdict& verdict) 
       break;
     case gemv::Rule::dtype_not_floating:
       return fmt::format("{} elements of {} bytes: f32, f16 or bf16 needed", to_word(config.dtype), found);
-    case gemv::Rule::format_not_nvfp4:
-      return fmt::format("scales of type {} for {} elements: ue4m3 for {} needed, which is nvfp4",
-                         to_word(scale_type(config.format)), found, bound);
+    case gemv::Rule::blocks_differ:
+      return fmt::format("b has a scale for {} elements, a for {}: the same needed", found, bound);
     case gemv::Rule::warp_rows_not_supported:
       return fmt::format("{} rows of a warp: 1, 2 or {} allowed", found, bound);
     case gemv::Rule::tile_form_needs_4_rows:
@@ -168,16 +180,19 @@ std::string GemvOperator::explain(const Config& config, const Verdict& verdict) 
 }
 
 std::string GemvOperator::kernel_name(Arch arch, const Config& config) {
-  return fmt::format("tessera_gemv_{}_{}_{}_{}_r{}_w{}", arch_name(arch.to_string()), to_word(config.format),
+  return fmt::format("tessera_gemv_{}_{}_{}_{}_r{}_w{}", arch_name(arch.to_string()), formats_text(config, "_"),
                      scale_form_name(config.scale_form), to_word(config.dtype), config.warp_rows, config.k_warps);
 }
 
 void GemvOperator::describe(const Config& config, Plan& plan) {
-  plan.mma_kind = config.conversion == Conversion::software ? "dp4a" : "fma.f16x2";
+  const gemv::Products products = gemv::products(config);
+  plan.mma_kind = products == gemv::Products::bytes    ? "dp4a"
+                  : products == gemv::Products::halves ? "fma.f16x2"
+                                                       : "fma.f32";
   plan.operands = {scaled_operand("a", config.format, config.scale_form, "matrix, streamed"),
                    scale_operand("sfa", config.format, fmt::format("of a, {}", to_word(config.scale_form))),
-                   scaled_operand("b", config.format, config.scale_form, "vector: row 0, through shared memory"),
-                   scale_operand("sfb", config.format, fmt::format("of b, {}", to_word(config.scale_form))),
+                   scaled_operand("b", config.b_format, config.scale_form, "vector: row 0, through shared memory"),
+                   scale_operand("sfb", config.b_format, fmt::format("of b, {}", to_word(config.scale_form))),
                    plain_operand("c", to_word(config.dtype), "written"),
                    plain_operand("a_global_scale", "f32", "factor, read if not null"),
                    plain_operand("b_global_scale", "f32", "factor, read if not null")};

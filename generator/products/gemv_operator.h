@@ -34,9 +34,10 @@ struct GemvOperator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [dtype, format, scale_form, conversion, warp_rows, k_warps, k_panel] = config;
+    const auto& [dtype, format, b_format, scale_form, conversion, warp_rows, k_warps, k_panel] = config;
     visit("dtype", dtype);
     visit("format", format);
+    visit("b_format", b_format);
     visit("scale_form", scale_form);
     visit("conversion", conversion);
     visit("warp_rows", warp_rows);

@@ -41,17 +41,19 @@ __device__ __forceinline__ int first_row(int group) {
 template <Config C>
 __device__ __forceinline__ void point_at_rows(const Params& p, int first, RowPointers<C>& rows) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int of_lane = lane * lane_elements(C) / block(C);  // the first of its blocks in step 0
+  constexpr int kOfByte = 8 / value_bits(C.format);
   const long long batch = blockIdx.y;
 #pragma unroll
   for (int i = 0; i < C.warp_rows; ++i) {
     const int row = min(first + i * kRowStep<C>, p.m - 1);
-    rows.a[i] = static_cast<const char*>(p.a) + (batch * p.m + row) * (p.k / 2) + lane * (kLaneElements / 2);
+    rows.a[i] = static_cast<const char*>(p.a) + (batch * p.m + row) * (p.k / kOfByte) + lane * kLaneBytes;
     if constexpr (C.scale_form == ScaleForm::plain)
-      rows.scales[i] = static_cast<const char*>(p.sfa) + (batch * p.m + row) * (p.k / 16) + lane * 2;
+      rows.scales[i] = static_cast<const char*>(p.sfa) + (batch * p.m + row) * (p.k / block(C)) + of_lane;
   }
   if constexpr (C.scale_form == ScaleForm::tile)
-    rows.scales[0] = static_cast<const char*>(p.sfa) +
-                     scale_offset(ScaleForm::tile, p.m, p.k / 16, batch, first, lane / 2 * kTileBlocks);
+    rows.scales[0] = static_cast<const char*>(p.sfa) + scale_offset(ScaleForm::tile, p.m, p.k / block(C), batch, first,
+                                                                    of_lane / kTileBlocks * kTileBlocks);
 }
 
 template <DType kDType>
@@ -98,10 +100,10 @@ __device__ __forceinline__ void kernel(const Params& p) {
   RowPointers<C> rows;
   point_at_rows<C>(p, first, rows);
 
-  constexpr int kPanelSteps = C.k_panel / kStepElements;
+  constexpr int kStep = step_elements(C), kPanelSteps = C.k_panel / kStep;
   // Two steps of f16 pairs at once would spill.
-  constexpr int kUnroll = C.conversion == Conversion::software ? 2 : 1;
-  const int steps = (p.k + kStepElements - 1) / kStepElements;
+  constexpr int kUnroll = products(C) == Products::bytes ? 2 : 1;
+  const int steps = (p.k + kStep - 1) / kStep;
   int step = warp % C.k_warps;
   // The first step's loads are on their way while b is converted.
   Step<C> next;
@@ -109,7 +111,7 @@ __device__ __forceinline__ void kernel(const Params& p) {
   float sums[C.warp_rows] = {};
   for (int panel = 0; panel < steps; panel += kPanelSteps) {
     if (panel > 0) __syncthreads();  // the panel before was read
-    load_panel<C>(b, sfb, panel * kStepElements, p.k, b_values, b_scales);
+    load_panel<C>(b, sfb, panel * kStep, p.k, b_values, b_scales);
     __syncthreads();
     const int end = min(steps, panel + kPanelSteps);
 #pragma unroll kUnroll
@@ -120,10 +122,11 @@ __device__ __forceinline__ void kernel(const Params& p) {
     }
   }
 
-  const float sum = reduce<C>(sums, b_scales + C.k_panel / 16);
+  const float sum = reduce<C>(sums, b_scales + C.k_panel / block(C));
   const int row = first + lane * kRowStep<C>;
   if (warp % C.k_warps != 0 || lane >= C.warp_rows || row >= p.m) return;
-  float factor = 0.25f * p.alpha;  // the sums are in quarters
+  // Sums of e2m1 by e2m1 are in quarters.
+  float factor = products(C) == Products::floats ? p.alpha : 0.25f * p.alpha;
   if (p.a_global_scale != nullptr) factor *= *p.a_global_scale;
   if (p.b_global_scale != nullptr) factor *= *p.b_global_scale;
   store_result<C.dtype>(p.c, static_cast<long long>(blockIdx.y) * p.m + row, sum * factor);

@@ -1,55 +1,53 @@
 // b's panel in shared memory: values converted once for all rows of the CTA, block scales as fp32.
 //
-// A lane has 32 neighbours of a step of 1,024: two blocks. Its values lie in pieces of 16 bytes, the pieces of 32 lanes
-// side by side, so that a warp's 128-bit loads meet no bank twice. Software: doubled values as signed bytes, a piece is
-// a block. Hardware: f16, a piece is half a block.
+// A lane has 16 or 32 neighbours of a step. Its values lie in pieces of 16 bytes, the pieces of 32 lanes side by side,
+// so that a warp's 128-bit loads meet no bank twice. Bytes: doubled values, signed, a piece is 16 elements. Halves:
+// f16, 8 elements. Floats: 4.
 #pragma once
 
-#include "ptx/e2m1.cuh"
+#include "gemv/values.cuh"
 #include "ptx/global.cuh"
-#include "ptx/narrow.cuh"
 #include "spec/gemv.h"
 
 namespace tessera::gemv {
 
-// Twice the magnitudes of e2m1, as bytes for prmt: codes 0 to 3, 4 to 7. All are below 128, so that prmt's copying of
-// signs, which it does where a code's own sign bit is set, gives 0.
-inline constexpr unsigned kDoubledLow = 0x03020100u;
-inline constexpr unsigned kDoubledHigh = 0x0c080604u;
-
-// Four values of the selector's low 16 bits: the positive ones; those of the opposite sign are 0.
-__device__ __forceinline__ unsigned positive_part(unsigned selector) {
-  return ptx::prmt(kDoubledLow, kDoubledHigh, selector);
-}
-
-__device__ __forceinline__ float ue4m3_low(unsigned codes) {
-  return ptx::f32_of_low_f16(ptx::cvt_f16x2_e4m3x2(codes & 0x7f7fu));
-}
-
 // Piece `piece` of `lane` in `step` of the panel, in 16-byte units.
 template <Config C>
 __device__ __forceinline__ int piece_index(int step, int piece, int lane) {
-  constexpr int kPieces = C.conversion == Conversion::software ? 2 : 4;
-  return (step * kPieces + piece) * 32 + lane;
+  return (step * lane_pieces(C) + piece) * 32 + lane;
 }
 
-// Signed bytes from four codes: with 128 added no byte borrows from the next, and the last step takes it away again.
-__device__ __forceinline__ unsigned signed_bytes(unsigned selector) {
-  return (positive_part(selector) + 0x80808080u - positive_part(selector ^ 0x8888u)) ^ 0x80808080u;
-}
+// Sixteen elements of b as they lie in memory: 8 bytes or 16.
+struct Unit {
+  unsigned words[4];
+};
 
 template <Config C>
-__device__ __forceinline__ void store_block(ptx::Vector4* values, int block, unsigned low, unsigned high) {
-  const int step = block / 64, lane = block / 2 % 32, half = block % 2;
-  if constexpr (C.conversion == Conversion::software) {
-    values[piece_index<C>(step, half, lane)] = {signed_bytes(low), signed_bytes(low >> 16), signed_bytes(high),
-                                                signed_bytes(high >> 16)};
+__device__ __forceinline__ void store_unit(ptx::Vector4* values, int unit, const Unit& u) {
+  constexpr int kOfLane = lane_elements(C) / kUnit;
+  const int step = unit / (32 * kOfLane), lane = unit / kOfLane % 32, part = unit % kOfLane;
+  if constexpr (products(C) == Products::bytes) {
+    values[piece_index<C>(step, part, lane)] = {signed_bytes(u.words[0]), signed_bytes(u.words[0] >> 16),
+                                                signed_bytes(u.words[1]), signed_bytes(u.words[1] >> 16)};
+  } else if constexpr (products(C) == Products::halves) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      unsigned pairs[4];
+      ptx::decode_e2m1x8<C.conversion>(u.words[i], pairs);
+      values[piece_index<C>(step, 2 * part + i, lane)] = {pairs[0], pairs[1], pairs[2], pairs[3]};
+    }
   } else {
-    unsigned pairs[4];
-    ptx::decode_e2m1x8<C.conversion>(low, pairs);
-    values[piece_index<C>(step, 2 * half, lane)] = {pairs[0], pairs[1], pairs[2], pairs[3]};
-    ptx::decode_e2m1x8<C.conversion>(high, pairs);
-    values[piece_index<C>(step, 2 * half + 1, lane)] = {pairs[0], pairs[1], pairs[2], pairs[3]};
+    constexpr int kWords = value_bits(C.b_format) / 2, kPairs = 8 / kWords;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      unsigned pairs[kPairs];
+      decode_word<C.b_format, C.conversion>(u.words[i], pairs);
+#pragma unroll
+      for (int j = 0; j < kPairs; j += 2)
+        values[piece_index<C>(step, 4 * part + (i * kPairs + j) / 2, lane)] = {
+            __float_as_uint(ptx::f32_of_low_f16(pairs[j])), __float_as_uint(ptx::f32_of_high_f16(pairs[j])),
+            __float_as_uint(ptx::f32_of_low_f16(pairs[j + 1])), __float_as_uint(ptx::f32_of_high_f16(pairs[j + 1]))};
+    }
   }
 }
 
@@ -57,28 +55,36 @@ __device__ __forceinline__ void store_block(ptx::Vector4* values, int block, uns
 template <Config C>
 __device__ __forceinline__ void load_panel(const char* b, const char* sfb, int start, int k, ptx::Vector4* values,
                                            float* scales) {
-  // Loads of four blocks are under way together.
-  constexpr int kBatch = 4;
-  const int end = min(C.k_panel, (k - start + kStepElements - 1) / kStepElements * kStepElements) / 16;
+  // Loads of four units are under way together.
+  constexpr int kBatch = 4, kUnitsOfBlock = block(C) / kUnit, kBytes = kUnit * value_bits(C.b_format) / 8;
+  const int end = min(C.k_panel, (k - start + step_elements(C) - 1) / step_elements(C) * step_elements(C)) / kUnit;
 #pragma unroll 1
   for (int base = static_cast<int>(threadIdx.x); base < end; base += kBatch * kNumThreads) {
-    unsigned low[kBatch] = {}, high[kBatch] = {}, code[kBatch] = {};
+    Unit units[kBatch] = {};
+    unsigned code[kBatch] = {};
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const int index = start / 16 + base + i * kNumThreads;
-      if (index * 16 >= k) continue;
-      ptx::ld_global_v2(b + index * 8, low[i], high[i]);
+      const int index = start / kUnit + base + i * kNumThreads;
+      if (index * kUnit >= k) continue;
+      const char* const from = b + static_cast<long long>(index) * kBytes;
+      if constexpr (kBytes == 8) {
+        ptx::ld_global_v2(from, units[i].words[0], units[i].words[1]);
+      } else {
+        const ptx::Vector4 v = ptx::ld_global_v4(from);
+        units[i] = {v.x, v.y, v.z, v.w};
+      }
+      const int of_block = index / kUnitsOfBlock;
       code[i] = ptx::ld_global_u8(
           sfb + (C.scale_form == ScaleForm::plain
-                     ? static_cast<long long>(index)
-                     : static_cast<long long>(index / kTileBlocks) * kTileBytes + index % kTileBlocks));
+                     ? static_cast<long long>(of_block)
+                     : static_cast<long long>(of_block / kTileBlocks) * kTileBytes + of_block % kTileBlocks));
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const int block = base + i * kNumThreads;
-      if (block >= end) break;
-      store_block<C>(values, block, low[i], high[i]);
-      scales[block] = ue4m3_low(code[i]);
+      const int unit = base + i * kNumThreads;
+      if (unit >= end) break;
+      store_unit<C>(values, unit, units[i]);
+      if (unit % kUnitsOfBlock == 0) scales[unit / kUnitsOfBlock] = scale_number<C.b_format>(code[i]);
     }
   }
 }

@@ -151,4 +151,28 @@ TEST_CASE("gemv: every target and form, ragged, with a padded vector") {
   check(*compiler, "sm_100a", "gemv", run, {{1, 5, 9248}});
 }
 
+TEST_CASE("gemv: MX formats, alike and mixed, of every target and form") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  constexpr BlockFormat kFormats[] = {BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2};
+  constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+  std::size_t turn = 0;
+  for (const BlockFormat a : kFormats)
+    for (const BlockFormat b : kFormats) {
+      // Of three targets and two forms each pair has one; the others come with the next pairs.
+      BlockRun run{.format = a, .form = turn % 2 == 0 ? ScaleForm::plain : ScaleForm::tile, .dtype = kTypes[turn % 3]};
+      if (a != b) run.b_format = b;
+      check(*compiler, kArchs[(turn + turn / 3) % 3], "gemv", run, {{2, 37, 64}, {1, 130, 1056, 128}, {1, 9, 0}});
+      ++turn;
+    }
+  // Longer than a panel of the vector, and few rows: several warps share one.
+  check(*compiler, "sm_120a", "gemv", {.format = BlockFormat::mxfp8_e4m3, .dtype = DType::bf16}, {{1, 3, 9248}});
+  check(*compiler, "sm_90a", "gemv",
+        {.format = BlockFormat::mxfp4,
+         .form = ScaleForm::tile,
+         .dtype = DType::bf16,
+         .b_format = BlockFormat::mxfp8_e4m3},
+        {{1, 5, 8736}});
+}
+
 }  // namespace tessera::block_scale_test

@@ -110,7 +110,7 @@ TEST_CASE("a word that a field lacks is refused with those that it has, and with
   CHECK(complaint("gemm", "dtype", "BF16").ends_with(", did you mean bf16?"));
   CHECK(complaint("gemv", "dtype", "nvfp4") ==
         "dtype = nvfp4: must be one of f32, f16, bf16; nvfp4 is a value of format");
-  CHECK(complaint("gemv", "format", "int4") == "format = int4: must be one of nvfp4");
+  CHECK(complaint("gemv", "format", "int4") == "format = int4: must be one of nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2");
   CHECK(
       complaint("fmha", "arch", "h100") ==
       "arch = h100: must be sm_, a compute capability times ten, and an optional 'a' or 'f', like sm_90a, did you mean "

@@ -476,9 +476,10 @@ TEST_CASE("block-scaled operators refuse what no format has, and name both sides
   CHECK(unsupported("dequantize", {{"global_scale", "amax"}})
             .ends_with("global_scale amax is found while quantising: give the number that was written then, with "
                        "global_scale given"));
-  CHECK(unsupported("gemv", {{"format", "mxfp8_e4m3"}}) ==
-        "gemv has no kernel for mxfp8_e4m3 (e4m3 values, scales ue8m0, one for 32 along k): there is one for nvfp4 "
-        "(e2m1 values, scales ue4m3, one for 16 along k)");
+  CHECK(
+      unsupported("gemv", {{"b_format", "mxfp8_e4m3"}}) ==
+      "gemv has no kernel for a of nvfp4 (scales ue4m3, one for 16 along k) and b of mxfp8_e4m3 (scales ue8m0, one for "
+      "32 along k): blocks of both must be the same elements of k; mxfp4 and mxfp8 go together, nvfp4 with itself");
   CHECK(
       unsupported("gemv", {{"scale_form", "tile"}, {"warp_rows", "2"}}) ==
       "gemv nvfp4, tile scales, to f16, 2 rows a warp, 1 warp a row: 2 rows of a warp, 4 needed: with scales in tiles "

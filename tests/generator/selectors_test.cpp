@@ -121,8 +121,8 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     CHECK(convert_scales_fields().size() == count_of(arch, to, l, rows, blocks));
   }
   {
-    const auto& [arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k] = Gemv{};
-    CHECK(gemv_fields().size() == count_of(arch, dtype, format, scale_form, warp_rows, k_warps, l, m, k));
+    const auto& [arch, dtype, format, b_format, scale_form, warp_rows, k_warps, l, m, k] = Gemv{};
+    CHECK(gemv_fields().size() == count_of(arch, dtype, format, b_format, scale_form, warp_rows, k_warps, l, m, k));
   }
   {
     const auto& [arch, format, scale_form, dtype, group, zero_points, l, n, k] = PackWeights{};

@@ -52,6 +52,8 @@ BlockRun random_run(std::mt19937_64& random, bool is_gemv) {
   if (is_gemv) {
     run.k = static_cast<std::int64_t>(32 * (random() % (random() % 8 == 0 ? 1200 : 130)));
     run.b_rows = random() % 2 == 0 ? 1 : 128;
+    run.format = kFormats[random() % 4];
+    if (run.format != BlockFormat::nvfp4 && random() % 2 == 0) run.b_format = kFormats[1 + random() % 3];
     return run;
   }
   run.format = kFormats[random() % 4];
@@ -112,7 +114,7 @@ TEST_CASE("convert_scales: random shapes") {
 
 TEST_CASE("gemv: random shapes") {
   std::mt19937_64 random(7);
-  for (int i = 0; i < 100; ++i)
+  for (int i = 0; i < 200; ++i)
     check("gemv", random_run(random, true), i % 3 == 0 ? Range::integer : i % 3 == 1 ? Range::standard : Range::wide);
 }
 

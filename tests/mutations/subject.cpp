@@ -85,6 +85,8 @@ reference::Tensors block_inputs(const Plan& plan, const std::function<std::int64
     return reference::convert_scales_inputs(run);
   }
   if (const auto* const p = plan.problem.get_if<Gemv>()) {
+    run.format = p->format;
+    run.b_format = p->b_format;
     run.form = p->scale_form;
     run.rows = size("m");
     return reference::gemv_inputs(run, Range::normal);

@@ -86,6 +86,8 @@ TEST_CASE("nvrtc: block-scaled operators for every target of Blackwell, and with
       kernels.add(op, fields);
     }
   };
+  constexpr std::pair<const char*, const char*> kMxFormats[] = {
+      {"mxfp4", "auto"}, {"mxfp8_e4m3", "auto"}, {"mxfp4", "mxfp8_e4m3"}, {"mxfp8_e5m2", "mxfp4"}};
   for (const char* const form : {"plain", "tile"})
     for (const char* const dtype : {"f32", "f16", "bf16"}) {
       for (const char* const format : {"nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2"}) {
@@ -95,11 +97,15 @@ TEST_CASE("nvrtc: block-scaled operators for every target of Blackwell, and with
       for (const char* const g : {"given", "amax"})
         add("quantize", {{"global_scale", g}, {"dtype", dtype}, {"scale_form", form}});
       add("gemv", {{"dtype", dtype}, {"scale_form", form}});
+      for (const auto& [a, b] : kMxFormats) {
+        add("gemv", {{"dtype", dtype}, {"scale_form", form}, {"format", a}, {"b_format", b}});
+        kernels.add("gemv", {{"dtype", dtype}, {"scale_form", form}, {"format", a}, {"b_format", b}});  // sm_90a
+      }
       kernels.add("quantize", {{"global_scale", "amax"}, {"dtype", dtype}, {"scale_form", form}});  // sm_90a
     }
   for (const char* const form : {"plain", "tile"}) add("convert_scales", {{"to", form}});
   check_all(*compiler, kernels.all());
-  CHECK(kernels.all().size() >= 136);
+  CHECK(kernels.all().size() >= 208);
 }
 
 TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many") {

@@ -99,8 +99,14 @@ inline Problem problem_of_run(const char* op, Arch arch, const reference::BlockR
     return Dequantize{
         .arch = arch, .dtype = r.dtype, .format = r.format, .scale_form = r.form, .global_scale = r.global_scale};
   if (name == "convert_scales") return ConvertScales{.arch = arch, .to = r.form};
-  return Gemv{
-      .arch = arch, .dtype = r.dtype, .format = r.format, .scale_form = r.form, .l = r.l, .m = r.rows, .k = r.k};
+  return Gemv{.arch = arch,
+              .dtype = r.dtype,
+              .format = r.format,
+              .b_format = r.b_format,
+              .scale_form = r.form,
+              .l = r.l,
+              .m = r.rows,
+              .k = r.k};
 }
 
 /// Launches and compares; what is wrong, or nothing.

@@ -51,13 +51,14 @@ struct ConvertScales {
   friend bool operator==(const ConvertScales&, const ConvertScales&) = default;
 };
 
-/// c = alpha a b for a block-scaled matrix and vector.
+/// c = alpha a b for a block-scaled matrix and vector: both nvfp4, or each mxfp4 or mxfp8.
 struct Gemv {
   static constexpr std::string_view kOperator = "gemv";
 
   Arch arch{};
-  DType dtype = DType::f16;  ///< of c: f32, f16 or bf16
-  BlockFormat format = BlockFormat::nvfp4;
+  DType dtype = DType::f16;                 ///< of c: f32, f16 or bf16
+  BlockFormat format = BlockFormat::nvfp4;  ///< of a
+  std::optional<BlockFormat> b_format{};    ///< of b, where it is not a's
   ScaleForm scale_form = ScaleForm::plain;
   std::optional<int> warp_rows{};  ///< rows of a warp
   std::optional<int> k_warps{};    ///< warps that share a row

@@ -180,20 +180,27 @@ class DequantizeKernel {
   std::shared_ptr<Kernel> kernel_;
 };
 
-/// c [l, m] = alpha * g_a * g_b * A b. Only formats that a kernel exists for compile.
-template <BlockFormat kFormat, ScaleForm kForm, DType kDType>
+/// c [l, m] = alpha * g_a * g_b * A b. Only formats that a kernel exists for compile: b's may be another than A's.
+template <BlockFormat kFormat, ScaleForm kForm, DType kDType, BlockFormat kBFormat = kFormat>
 class GemvKernel {
  public:
-  static_assert(kFormat == BlockFormat::nvfp4, "gemv has a kernel for nvfp4: e2m1 values, ue4m3 scales, blocks of 16");
+  static_assert(scale_type(kFormat) == scale_type(kBFormat),
+                "gemv has kernels for nvfp4 with itself, and for mxfp4 and mxfp8 with each other");
 
   /// expected: sizes that steer the choice; any are right.
   explicit GemvKernel(Jit& jit, Arch arch = {}, Hint l = kUnknownHint, Hint m = kUnknownHint, Hint k = kUnknownHint)
-      : kernel_(jit.kernel(Problem(
-            Gemv{.arch = arch, .dtype = kDType, .format = kFormat, .scale_form = kForm, .l = l, .m = m, .k = k}))) {}
+      : kernel_(jit.kernel(Problem(Gemv{.arch = arch,
+                                        .dtype = kDType,
+                                        .format = kFormat,
+                                        .b_format = kBFormat,
+                                        .scale_form = kForm,
+                                        .l = l,
+                                        .m = m,
+                                        .k = k}))) {}
 
   /// Row 0 of each matrix of b counts. c: l * m elements. a_global_scale, b_global_scale: an fp32 number, or 0 for 1.
   void launch(Device& device, Stream stream, const ScaledTensor<kFormat, kForm>& a,
-              const ScaledTensor<kFormat, kForm>& b, DevicePointer c, std::int64_t c_bytes, double alpha = 1,
+              const ScaledTensor<kBFormat, kForm>& b, DevicePointer c, std::int64_t c_bytes, double alpha = 1,
               DevicePointer a_global_scale = 0, DevicePointer b_global_scale = 0) const {
     block_scale::require(a);
     block_scale::require(b);
