@@ -44,9 +44,11 @@ std::unique_ptr<Compiler> find_product_compiler() {
   }
 }
 
-ProductRun::ProductRun(const ProductCase& test, Compiler& compiler, emulator::EmulatedDevice& device)
+ProductRun::ProductRun(const ProductCase& test, Compiler& compiler, Device& device, const std::string& arch)
     : test_(test), plan_(make_plan(problem_of(test))), device_(device) {
-  launcher_ = std::make_unique<Launcher>(device, plan_.launch, compiler.compile(emit(plan_)));
+  const SourceBundle bundle = emit(plan_);
+  if (!arch.empty()) plan_.launch.arch = arch;
+  launcher_ = std::make_unique<Launcher>(device, plan_.launch, compiler.compile(bundle));
   for (const SizeSpec& spec : plan_.launch.sizes) {
     const auto given = test.sizes.find(spec.name);
     const std::int64_t value = given != test.sizes.end() ? given->second
@@ -58,6 +60,10 @@ ProductRun::ProductRun(const ProductCase& test, Compiler& compiler, emulator::Em
   std::uint64_t stream = 0;
   for (const BufferSpec& buffer : plan_.launch.buffers) add_buffer(buffer, ++stream);
   for (const ScalarSpec& scalar : plan_.launch.scalars) scalars_.push_back(scalar.name == "beta" ? 2 : 0.5);
+}
+
+ProductRun::~ProductRun() {
+  for (const DevicePointer pointer : pointers_) device_.free(pointer);
 }
 
 std::int64_t ProductRun::evaluate(const Expression& expression) const {
@@ -122,8 +128,14 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
 
 std::vector<std::byte> ProductRun::run(std::vector<Finding>& findings) {
   for (const char* const name : {"d", "sfd"})
-    if (const auto found = buffers_.find(name); found != buffers_.end())
-      device_.poison(found->second.pointer, reference::kPoisonByte, found->second.memory.bytes.size());
+    if (const auto found = buffers_.find(name); found != buffers_.end()) {
+      const std::size_t bytes = found->second.memory.bytes.size();
+      if (auto* const emulated = dynamic_cast<emulator::EmulatedDevice*>(&device_)) {
+        emulated->poison(found->second.pointer, reference::kPoisonByte, bytes);
+      } else {
+        device_.set_bytes(found->second.pointer, reference::kPoisonByte, bytes);
+      }
+    }
   LaunchArguments arguments;
   arguments.sizes = sizes_;
   arguments.scalars = scalars_;

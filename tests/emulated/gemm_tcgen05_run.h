@@ -1,5 +1,5 @@
-// One product on tcgen05 or by mma.sync in the emulator: planned, compiled by NVRTC, fed with operands in padded rows,
-// compared with float64. What the tests over kinds, tiles and schedules share.
+// One product on tcgen05 or by mma.sync, in the emulator or on a GPU: planned, compiled by NVRTC, fed with operands in
+// padded rows, compared with float64. What the tests over kinds, tiles and schedules share.
 #pragma once
 
 #include <map>
@@ -30,7 +30,11 @@ std::string product_arch(const ProductCase& test);
 
 class ProductRun {
  public:
-  ProductRun(const ProductCase& test, Compiler& compiler, emulator::EmulatedDevice& device);
+  /// arch: what the compiler makes code for, where that is not the Problem's target.
+  ProductRun(const ProductCase& test, Compiler& compiler, Device& device, const std::string& arch = {});
+  ~ProductRun();
+  ProductRun(const ProductRun&) = delete;
+  ProductRun& operator=(const ProductRun&) = delete;
 
   /// The bytes of d, gaps between its rows included.
   std::vector<std::byte> run(std::vector<Finding>& findings);
@@ -54,7 +58,7 @@ class ProductRun {
 
   ProductCase test_;
   Plan plan_;
-  emulator::EmulatedDevice& device_;
+  Device& device_;
   std::unique_ptr<Launcher> launcher_;
   std::vector<std::string> names_;
   std::vector<std::int64_t> sizes_;
