@@ -72,16 +72,16 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
   {
     const auto& [arch, head_dim, head_dim_v, dtype, format, mask, window, seqused, q_layout, kv_pools, kv_layout,
                  page_size, kv_cache, v_is_k, sink, softcap, alibi, tree_mask, kv_dtype, kv_format, split_size, o_dtype,
-                 output, v_layout, tile_m, tile_n, stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, kv_copy, split_kv,
-                 promote_every, batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits, topk, seqlen_swa, pages,
-                 max_pages, tokens_k, left, right] = Fmha{};
-    CHECK(fmha_fields().size() == count_of(arch, head_dim, head_dim_v, dtype, format, mask, window, seqused, q_layout,
-                                           kv_pools, kv_layout, page_size, kv_cache, v_is_k, sink, softcap, alibi,
-                                           tree_mask, kv_dtype, kv_format, split_size, o_dtype, output, v_layout, tile_m, tile_n,
-                                           stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, kv_copy, split_kv,
-                                           promote_every, batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits,
-                                           topk, seqlen_swa, pages, max_pages, tokens_k, left, right) -
-                                      count_of(format));
+                 output, v_layout, tile_m, tile_n, stages, swizzle, mma_kind, p_path, cta_group, pack_gqa, kv_copy,
+                 split_kv, promote_every, batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits, topk, seqlen_swa,
+                 pages, max_pages, tokens_k, left, right] = Fmha{};
+    CHECK(fmha_fields().size() ==
+          count_of(arch, head_dim, head_dim_v, dtype, format, mask, window, seqused, q_layout, kv_pools, kv_layout,
+                   page_size, kv_cache, v_is_k, sink, softcap, alibi, tree_mask, kv_dtype, kv_format, split_size,
+                   o_dtype, output, v_layout, tile_m, tile_n, stages, swizzle, mma_kind, p_path, cta_group, pack_gqa,
+                   kv_copy, split_kv, promote_every, batch, heads_q, heads_kv, seqlen_q, seqlen_k, num_splits, topk,
+                   seqlen_swa, pages, max_pages, tokens_k, left, right) -
+              count_of(format));
   }
   {
     const auto& [arch, head_dim, dtype, seqused, q_layout, kv_layout, page_size, batch, heads_q, heads_kv, seqlen_q,

@@ -1,5 +1,6 @@
-// The stand-in for cuRAND's host interface: what cuRAND 10.4.0 (CUDA 13.0) gave by its generators on the host, as hashes
-// of all bits and, of normal values, as numbers; the streams of NVIDIA's own device code, curand_kernel.h; mistakes.
+// The stand-in for cuRAND's host interface: what cuRAND 10.4.0 (CUDA 13.0) gave by its generators on the host, as
+// hashes of all bits and, of normal values, as numbers; the streams of NVIDIA's own device code, curand_kernel.h;
+// mistakes.
 #include <curand.h>
 #include <curand_kernel.h>
 
@@ -55,24 +56,54 @@ struct Expected {
   double normal[3], normal_double[3], log_normal;
 };
 static const Expected kExpected[] = {
-    {CURAND_RNG_PSEUDO_XORWOW, 1234, 0, CURAND_ORDERING_PSEUDO_DEFAULT,
+    {CURAND_RNG_PSEUDO_XORWOW,
+     1234,
+     0,
+     CURAND_ORDERING_PSEUDO_DEFAULT,
      {0x59a5efaf0d320098, 0x51054cee4b377525, 0xc3a0d5722a5080d3, 0xfbfb4bf90906f9d0},
-     {6.11225796, 5.34628248, 2.80325532}, {-2.9475710443857781, 1.7669803397074038, 0.37496288685766777}, 1.8997947689623771},
-    {CURAND_RNG_PSEUDO_DEFAULT, 0x123456789ABCDEF0, 987654321, CURAND_ORDERING_PSEUDO_LEGACY,
+     {6.11225796, 5.34628248, 2.80325532},
+     {-2.9475710443857781, 1.7669803397074038, 0.37496288685766777},
+     1.8997947689623771},
+    {CURAND_RNG_PSEUDO_DEFAULT,
+     0x123456789ABCDEF0,
+     987654321,
+     CURAND_ORDERING_PSEUDO_LEGACY,
      {0x8e840e2ddd353d0f, 0x3164a981a0ad98ad, 0xa9ecfefab9dd1259, 0x5a6f1d62e3e65353},
-     {4.37003708, 7.66862392, 6.79136848}, {-3.1805778489977881, -1.6528286158421988, -0.46184754434179798}, 1.1528254904606494},
-    {CURAND_RNG_PSEUDO_MRG32K3A, 1234, 0, CURAND_ORDERING_PSEUDO_DEFAULT,
+     {4.37003708, 7.66862392, 6.79136848},
+     {-3.1805778489977881, -1.6528286158421988, -0.46184754434179798},
+     1.1528254904606494},
+    {CURAND_RNG_PSEUDO_MRG32K3A,
+     1234,
+     0,
+     CURAND_ORDERING_PSEUDO_DEFAULT,
      {0xf63523705de27b93, 0xc6ea834bc961151b, 0x44f92a7b62671c20, 0x2563bfe5b33a835d},
-     {2.71442127, 5.0249486, 6.64486265}, {-4.8119874656734671, -0.72348582414070806, -5.4604962137613695}, 1.5198214186151298},
-    {CURAND_RNG_PSEUDO_MRG32K3A, 77, 123456789, CURAND_ORDERING_PSEUDO_LEGACY,
+     {2.71442127, 5.0249486, 6.64486265},
+     {-4.8119874656734671, -0.72348582414070806, -5.4604962137613695},
+     1.5198214186151298},
+    {CURAND_RNG_PSEUDO_MRG32K3A,
+     77,
+     123456789,
+     CURAND_ORDERING_PSEUDO_LEGACY,
      {0xa43c34330d14078e, 0x98c93639565de62e, 0xa9c11f6b76b3d4ad, 0x7cc8714d5c4bec2c},
-     {5.56283712, 7.32497787, 5.41995764}, {-1.4347195129183099, 1.3872428363735447, -0.21791056305105172}, 2.403998793252264},
-    {CURAND_RNG_PSEUDO_PHILOX4_32_10, 1234, 0, CURAND_ORDERING_PSEUDO_DEFAULT,
+     {5.56283712, 7.32497787, 5.41995764},
+     {-1.4347195129183099, 1.3872428363735447, -0.21791056305105172},
+     2.403998793252264},
+    {CURAND_RNG_PSEUDO_PHILOX4_32_10,
+     1234,
+     0,
+     CURAND_ORDERING_PSEUDO_DEFAULT,
      {0x552b2830845b6553, 0x9c09749b7438aa7d, 0x70ea6e415652014b, 0x6b62d3e5846c3f5a},
-     {3.71372843, 3.49643683, 4.18472862}, {0.20455527716330169, -0.32730566678680617, 5.7812387869202189}, 0.79868985001422699},
-    {CURAND_RNG_PSEUDO_PHILOX4_32_10, 0xFEDCBA9876543210, 1000003, CURAND_ORDERING_PSEUDO_BEST,
+     {3.71372843, 3.49643683, 4.18472862},
+     {0.20455527716330169, -0.32730566678680617, 5.7812387869202189},
+     0.79868985001422699},
+    {CURAND_RNG_PSEUDO_PHILOX4_32_10,
+     0xFEDCBA9876543210,
+     1000003,
+     CURAND_ORDERING_PSEUDO_BEST,
      {0xb54d78f1241c6617, 0x6782a583845211e3, 0x642effa7ddb6eaeb, 0x6ff8ad54066c884f},
-     {4.89186764, 3.87095022, 5.28530979}, {-1.7984483097720376, 0.84460275462241841, -0.23638000308359564}, 3.0291239352687134},
+     {4.89186764, 3.87095022, 5.28530979},
+     {-1.7984483097720376, 0.84460275462241841, -0.23638000308359564},
+     3.0291239352687134},
 };
 
 template <class T>
@@ -93,18 +124,20 @@ static void check(const Expected& e, bool on_device) {
     return hash(drawn<unsigned>(on_device, n, [&](unsigned* to) { return curandGenerate(g, to, n); }));
   };
   expect(bits(300007) == e.hashes[0], "curandGenerate");
-  expect(hash(drawn<float>(on_device, 5001, [&](float* to) { return curandGenerateUniform(g, to, 5001); })) == e.hashes[1],
-         "curandGenerateUniform");
-  expect(hash(drawn<double>(on_device, 100003, [&](double* to) { return curandGenerateUniformDouble(g, to, 100003); })) ==
-             e.hashes[2],
+  expect(
+      hash(drawn<float>(on_device, 5001, [&](float* to) { return curandGenerateUniform(g, to, 5001); })) == e.hashes[1],
+      "curandGenerateUniform");
+  expect(hash(drawn<double>(on_device, 100003,
+                            [&](double* to) { return curandGenerateUniformDouble(g, to, 100003); })) == e.hashes[2],
          "curandGenerateUniformDouble");
   expect(bits(97) == e.hashes[3], "curandGenerate after others");
   // Two operations in float and a sine whose last bit is the C library's.
-  expect(is_near(drawn<float>(on_device, 1000, [&](float* to) { return curandGenerateNormal(g, to, 1000, 5, 2); }), e.normal,
-                 4e-6),
+  expect(is_near(drawn<float>(on_device, 1000, [&](float* to) { return curandGenerateNormal(g, to, 1000, 5, 2); }),
+                 e.normal, 4e-6),
          "curandGenerateNormal");
-  expect(is_near(drawn<double>(on_device, 1000, [&](double* to) { return curandGenerateNormalDouble(g, to, 1000, -1, 3); }),
-                 e.normal_double, 1e-14),
+  expect(is_near(
+             drawn<double>(on_device, 1000, [&](double* to) { return curandGenerateNormalDouble(g, to, 1000, -1, 3); }),
+             e.normal_double, 1e-14),
          "curandGenerateNormalDouble");
   const std::vector<double> logs =
       drawn<double>(on_device, 10, [&](double* to) { return curandGenerateLogNormalDouble(g, to, 10, 0, 0.5); });
@@ -150,7 +183,8 @@ int main() {
   cudaMalloc(&to, 16);
   EXPECT(curandCreateGenerator(&g, CURAND_RNG_PSEUDO_DEFAULT));
   expect(curandGenerateNormal(g, to, 3, 0, 1) == CURAND_STATUS_LENGTH_NOT_MULTIPLE, "an odd count");
-  expect(curandGenerateLongLong(g, reinterpret_cast<unsigned long long*>(to), 1) == CURAND_STATUS_TYPE_ERROR, "64 bits");
+  expect(curandGenerateLongLong(g, reinterpret_cast<unsigned long long*>(to), 1) == CURAND_STATUS_TYPE_ERROR,
+         "64 bits");
   expect(curandGenerateUniform(g, to, 5) == CURAND_STATUS_LAUNCH_FAILURE, "more than there is room for");
   expect(curandGenerateUniform(nullptr, to, 4) == CURAND_STATUS_NOT_INITIALIZED, "no generator");
   expect(curandCreateGenerator(&g, CURAND_RNG_PSEUDO_MT19937) == CURAND_STATUS_TYPE_ERROR, "MT19937");

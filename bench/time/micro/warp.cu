@@ -116,9 +116,10 @@ void measure_stores(long long* out, T* memory, int warps) {
       CHECK(cudaDeviceSynchronize());
       t[i] = static_cast<double>(out[0]);
     }
-    printf("{\"what\": \"global store\", \"bytes_of_lane\": %d, \"lines\": %d, \"warps\": %d, "
-           "\"cycles_per_warp_instruction\": %.2f}\n",
-           static_cast<int>(sizeof(T)), lines, warps, (t[1] - t[0]) / 1024 / warps);
+    printf(
+        "{\"what\": \"global store\", \"bytes_of_lane\": %d, \"lines\": %d, \"warps\": %d, "
+        "\"cycles_per_warp_instruction\": %.2f}\n",
+        static_cast<int>(sizeof(T)), lines, warps, (t[1] - t[0]) / 1024 / warps);
   }
 }
 
