@@ -1,13 +1,13 @@
 // Keys of two pools whose rows are tokens of a cache, which is narrower than what is multiplied: gathered as they are,
 // widened on the way. As gather.cuh; what differs is how a warp's 16 keys of a block come.
 //
-// Values come to registers before their slot is free, and are widened there and stored where wgmma's swizzle has them:
-// from a slot's release to its next keys no load is waited for. Shared memory is what both products are bound by: a
-// slot of raw bytes would be written and read on top. The rotation, which is bf16, goes the same way.
+// Values come to registers before their slot is free, and are stored where wgmma's swizzle has them: from a slot's
+// release to its next keys no load is waited for. Shared memory is what both products are bound by: a slot of raw bytes
+// would be written and read on top. The rotation, which is bf16, goes the same way.
 //
 // Two CTAs of a cluster that have the same keys (shares_keys) widen half of them each, eight of a warp's 16, and store
-// them in both: registers have room for all of the next block then. A CTA on its own has half of a block's panels
-// under way at a time.
+// them in both. Registers have room for all of a block then, in mla_584 and mla_384 even wide: it is widened while its
+// slot is in use still. A CTA on its own has all codes of a block under way, and its rotation comes meanwhile.
 //
 // A lane has 16 columns of a panel at a time, four lanes a row's 64, eight rows a step: of 16 columns come two chunks
 // of 16 bytes, neighbours under the swizzle. Lanes that are served at once write two rows, whose chunks lie in
@@ -48,6 +48,19 @@ struct CacheFormat {
   static constexpr int kScaleWords = kLayout.scale_bytes == 4 ? 2 : kIsE2m1 ? 4 : 1;  // of half of a row
 };
 
+// Whether a block is widened before its slot is free. Of the wider rows of mla_656 it takes longer (H200, 128 heads,
+// 128 sequences of two queries: 615 us in place of 474; mla_584 415 in place of 440).
+template <Config C>
+inline constexpr bool widens_first = shares_keys(C) && CacheFormat<C>::kCache != RowCache::mla_656;
+
+// 16 bytes of a token. Its lines stay in L1, as the next loads have parts of them: 16 heads of mla_656 283 us without
+// and 239 with it. CTAs of a cluster empty their L1 at each slot, and keep their registers for what is under way.
+template <Config C>
+__device__ __forceinline__ ptx::Vector4 load_16_bytes(const void* from) {
+  if constexpr (shares_keys(C) && !widens_first<C>) return ptx::ld_global_v4_stream(from);
+  return ptx::ld_global_v4_l2_128b(from);
+}
+
 // Where a token's data begin, and its scales.
 struct TokenPlace {
   const char* data;
@@ -74,6 +87,28 @@ template <Config C>
 __device__ __forceinline__ int key_of_lane(int j) {
   return (shares_keys(C) ? 8 * cta_of_pair() : 0) + 8 * j + static_cast<int>(threadIdx.x) % 32 / 4;
 }
+
+// Where the lane's rows of a block begin. `data` is null: there is none.
+template <Config C>
+struct RowPlaces {
+  const char* data[kRowsOfLane<C>];
+  const char* scales[kRowsOfLane<C>];
+
+  __device__ __forceinline__ void find(const ListedKeys<C>& keys, int first_key, int row) {
+#pragma unroll
+    for (int j = 0; j < kRowsOfLane<C>; ++j) {
+      const int its_row = __shfl_sync(0xffffffff, row, key_of_lane<C>(j));
+      const TokenPlace at = token_of<C>(keys, first_key + key_of_lane<C>(j), its_row);
+      data[j] = its_row >= 0 ? at.data : nullptr;
+      scales[j] = at.scales;
+    }
+  }
+  // A token without a tail has its scales among its data.
+  __device__ __forceinline__ const char* scales_of(int j) const {
+    constexpr CacheLayout kLayout = CacheFormat<C>::kLayout;
+    return kLayout.tail_bytes == 0 ? data[j] + kLayout.scales_at : scales[j];
+  }
+};
 
 // Where a lane's 16 columns of the first panel of a slot are stored, and the other CTA's, with the barrier at which
 // those bytes count.
@@ -132,16 +167,15 @@ template <Config C>
 struct Rotation {
   ptx::Words4 words[kRowsOfLane<C>][2];
 
-  __device__ __forceinline__ void load(const ListedKeys<C>& keys, int first_key, int row) {
+  __device__ __forceinline__ void load(const RowPlaces<C>& places) {
 #pragma unroll
     for (int j = 0; j < kRowsOfLane<C>; ++j) {
-      const int its_row = __shfl_sync(0xffffffff, row, key_of_lane<C>(j));
-      const char* const from = token_of<C>(keys, first_key + key_of_lane<C>(j), its_row).data +
-                               CacheFormat<C>::kLayout.bf16_at + static_cast<int>(threadIdx.x) % 4 * 32;
+      const char* const from =
+          places.data[j] + CacheFormat<C>::kLayout.bf16_at + static_cast<int>(threadIdx.x) % 4 * 32;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         ptx::Vector4 v{0, 0, 0, 0};
-        if (its_row >= 0) v = ptx::ld_global_v4_stream(from + 16 * i);
+        if (places.data[j] != nullptr) v = load_16_bytes<C>(from + 16 * i);
         words[j][i] = {v.x, v.y, v.z, v.w};
       }
     }
@@ -163,23 +197,22 @@ struct NarrowHalf {
 
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  // `half`: 0 or 1; `first_key`: of the warp. A row that is not there is zeros.
-  __device__ __forceinline__ void load(int half, const ListedKeys<C>& keys, int first_key, int row) {
+  // `half`: 0 or 1. A row that is not there is zeros.
+  __device__ __forceinline__ void load(int half, const RowPlaces<C>& places) {
 #pragma unroll
     for (int j = 0; j < kRowsOfLane<C>; ++j) {
-      const int its_row = __shfl_sync(0xffffffff, row, key_of_lane<C>(j));
-      const TokenPlace at = token_of<C>(keys, first_key + key_of_lane<C>(j), its_row);
+      const bool is_there = places.data[j] != nullptr;
       const char* const from =
-          at.data + half * kPanelsOfHalf * Format::kCodeBytes + lane() % 4 * (Format::kCodeBytes / 4);
+          places.data[j] + half * kPanelsOfHalf * Format::kCodeBytes + lane() % 4 * (Format::kCodeBytes / 4);
 #pragma unroll
       for (int i = 0; i < kPanelsOfHalf; ++i) {
 #pragma unroll
         for (int w = 0; w < Format::kWords; ++w) codes[j][i][w] = 0;
-        if (its_row < 0 || half * kPanelsOfHalf + i >= Format::kNarrowPanels) continue;
+        if (!is_there || half * kPanelsOfHalf + i >= Format::kNarrowPanels) continue;
         if constexpr (Format::kIsE2m1) {
           ptx::ld_global_v2_stream(from + i * Format::kCodeBytes, codes[j][i][0], codes[j][i][1]);
         } else {
-          const ptx::Vector4 v = ptx::ld_global_v4_stream(from + i * Format::kCodeBytes);
+          const ptx::Vector4 v = load_16_bytes<C>(from + i * Format::kCodeBytes);
           codes[j][i][0] = v.x;
           codes[j][i][1] = v.y;
           codes[j][i][2] = v.z;
@@ -188,7 +221,7 @@ struct NarrowHalf {
       }
 #pragma unroll
       for (int w = 0; w < Format::kScaleWords; ++w) scales[j][w] = 0;
-      if (its_row >= 0) load_scales(j, half, at.scales);
+      if (is_there) load_scales(j, half, places.scales_of(j));
     }
   }
 
@@ -196,7 +229,7 @@ struct NarrowHalf {
     if constexpr (Format::kLayout.scale_bytes == 4) {
       ptx::ld_global_v2_stream(from + 8 * half, scales[j][0], scales[j][1]);
     } else if constexpr (Format::kIsE2m1) {
-      const ptx::Vector4 v = ptx::ld_global_v4_stream(from + 16 * half);
+      const ptx::Vector4 v = load_16_bytes<C>(from + 16 * half);
       scales[j][0] = v.x;
       scales[j][1] = v.y;
       scales[j][2] = v.z;
@@ -229,8 +262,8 @@ struct NarrowHalf {
       bits = ((both << 12) & 0x80008000u) | ((both << 6) & 0x01c001c0u);
       power = kPowerOfE2m1;
     } else {
-      const unsigned both = ptx::prmt(word, 0, i == 0 ? 0x1404u : 0x3424u);
-      bits = (both & 0x80008000u) | ((both >> 4) & 0x07f007f0u);
+      const unsigned both = ptx::prmt(word, 0, i == 0 ? 0x4140u : 0x4342u);
+      bits = (both & 0x00800080u) * 240 + both * 16;  // the sign goes four places further
       power = kPowerOfE4m3;
     }
     return ptx::mul_x2<DType::bf16>(ptx::mul_x2<DType::bf16>(bits, power), scale);
@@ -245,6 +278,22 @@ struct NarrowHalf {
     return {wide[0], wide[1], wide[2], wide[3]};
   }
 
+  // Four panels of the lane's rows, as they are stored.
+  struct Wide {
+    ptx::Words4 words[kRowsOfLane<C>][kPanelsOfHalf][2];
+  };
+  __device__ __forceinline__ void widen(Wide& wide) const {
+#pragma unroll
+    for (int i = 0; i < kPanelsOfHalf; ++i) {
+#pragma unroll
+      for (int j = 0; j < kRowsOfLane<C>; ++j) {
+        const unsigned scale = scale_of(j, i);
+        wide.words[j][i][0] = widen(j, i, 0, scale);
+        wide.words[j][i][1] = widen(j, i, Format::kWords / 2, scale);
+      }
+    }
+  }
+  // Widened on the way to shared memory.
   __device__ __forceinline__ void store(int half, const KeyStore<C>& to) const {
 #pragma unroll
     for (int i = 0; i < kPanelsOfHalf; ++i) {
@@ -256,6 +305,15 @@ struct NarrowHalf {
       }
     }
   }
+  __device__ __forceinline__ static void store(int half, const KeyStore<C>& to, const Wide& wide) {
+#pragma unroll
+    for (int i = 0; i < kPanelsOfHalf; ++i) {
+      if (half * kPanelsOfHalf + i >= Format::kNarrowPanels) continue;
+#pragma unroll
+      for (int j = 0; j < kRowsOfLane<C>; ++j)
+        to.store(half * kPanelsOfHalf + i, j, wide.words[j][i][0], wide.words[j][i][1]);
+    }
+  }
 };
 
 // The producer warpgroup.
@@ -265,7 +323,7 @@ __device__ __forceinline__ void gather_cache(const Params& p, unsigned smem) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   constexpr bool kRotatesAlone = full_of_panel(C, Format::kPanelOfRotation) == 2;  // no value has those columns
-  constexpr int kHalves = shares_keys(C) ? 2 : 1;                                  // of a block, that are under way
+  constexpr bool kWidensFirst = widens_first<C>;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int own = warp * kKeysOfWarp + lane % kKeysOfWarp;
   Walk<C> walk(p);
@@ -283,11 +341,13 @@ __device__ __forceinline__ void gather_cache(const Params& p, unsigned smem) {
     const auto first_of_warp = [&](int block) { return block * kBlockKeys + warp * kKeysOfWarp; };
     int row = keys.row_of(2 * part.begin * kBlockKeys + own, keys.entry_of(2 * part.begin * kBlockKeys + own));
     unsigned entry = keys.entry_of((2 * part.begin + 1) * kBlockKeys + own);
-    NarrowHalf<C> halves[kHalves];
+    NarrowHalf<C> halves[2];
     Rotation<C> rotation;
+    RowPlaces<C> places;
+    places.find(keys, first_of_warp(2 * part.begin), row);
 #pragma unroll
-    for (int i = 0; i < kHalves; ++i) halves[i].load(i, keys, first_of_warp(2 * part.begin), row);
-    rotation.load(keys, first_of_warp(2 * part.begin), row);
+    for (int i = 0; i < 2; ++i) halves[i].load(i, places);
+    if constexpr (shares_keys(C)) rotation.load(places);
 #pragma unroll 1
     for (int block = 2 * part.begin; block < end; ++block) {
       const int index = block % 2;
@@ -303,27 +363,45 @@ __device__ __forceinline__ void gather_cache(const Params& p, unsigned smem) {
         rotation.store(KeyStore<C>(slot, full[2]));
         arrive_at_group<C>(full[2], 1);
       };
+      typename NarrowHalf<C>::Wide wide[2];
+      if constexpr (kWidensFirst) {
+        halves[0].widen(wide[0]);
+        halves[1].widen(wide[1]);
+      }
       wait_for_slot<C>(empty[0], parity);
-      halves[0].store(0, KeyStore<C>(slot, full[0]));
+      if constexpr (kWidensFirst) {
+        NarrowHalf<C>::store(0, KeyStore<C>(slot, full[0]), wide[0]);
+      } else {
+        halves[0].store(0, KeyStore<C>(slot, full[0]));
+      }
       if (lane == 0) ptx::st_shared_u32(smem + kLayout.present.offset + (index * kGatherWarps + warp) * 4, present);
       arrive_at_group<C>(full[0], kPanelsOfHalf);
-      if (kHalves == 2) {
-        halves[0].load(0, keys, first_of_warp(block + 1), next);
+      if constexpr (shares_keys(C)) {
+        places.find(keys, first_of_warp(block + 1), next);
+        halves[0].load(0, places);
+        if (kWidensFirst) halves[1].load(1, places);
+        if (kRotatesAlone && index == 1) rotate();
       } else {
-        halves[0].load(1, keys, first_of_warp(block), row);
+        rotation.load(places);
       }
-      if (kRotatesAlone && index == 1) rotate();
       wait_for_slot<C>(empty[1], parity);
-      halves[kHalves - 1].store(1, KeyStore<C>(slot, full[1]));
+      if constexpr (kWidensFirst) {
+        NarrowHalf<C>::store(1, KeyStore<C>(slot, full[1]), wide[1]);
+      } else {
+        halves[1].store(1, KeyStore<C>(slot, full[1]));
+      }
       if (!kRotatesAlone) rotation.store(KeyStore<C>(slot, full[1]));
       arrive_at_group<C>(full[1], kPanelsOfHalf);
-      if (kHalves == 2) {
-        halves[kHalves - 1].load(1, keys, first_of_warp(block + 1), next);
+      if constexpr (!shares_keys(C)) {
+        places.find(keys, first_of_warp(block + 1), next);
+        halves[0].load(0, places);
+        halves[1].load(1, places);
+        if (kRotatesAlone) rotate();
       } else {
-        halves[0].load(0, keys, first_of_warp(block + 1), next);
+        if (!kWidensFirst) halves[1].load(1, places);
+        if (kRotatesAlone && index == 0) rotate();
+        rotation.load(places);
       }
-      if (kRotatesAlone && index == 0) rotate();
-      rotation.load(keys, first_of_warp(block + 1), next);
       row = next;
       parity ^= static_cast<unsigned>(index);
     }

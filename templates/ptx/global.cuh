@@ -17,6 +17,14 @@ __device__ __forceinline__ Vector4 ld_global_v4_stream(const void* p) {
                : "l"(p));
   return v;
 }
+// PTX ISA "ld.global.nc", PTX 7.4, sm_75. 16-byte aligned. Kept in L1; the L2 fetches whole 128 bytes.
+__device__ __forceinline__ Vector4 ld_global_v4_l2_128b(const void* p) {
+  Vector4 v;
+  asm volatile("ld.global.nc.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
 // PTX ISA "ld.global.nc", PTX 7.4, sm_70. 8-byte aligned; likewise.
 __device__ __forceinline__ void ld_global_v2_stream(const void* p, unsigned& x, unsigned& y) {
   asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p));

@@ -239,8 +239,8 @@ struct RegisterBudget {
 // Warps that widen need more than those that load, those that gather more again, and those that widen what they
 // gathered, which is in their registers until then, most.
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  if (has_cache(c.facts) && c.facts.kv_cache == KvCache::mla_584 && !shares_keys(c)) return {168, 120, 192};
-  if (has_cache(c.facts)) return {168, 104, 200};
+  if (has_cache(c.facts) && c.facts.kv_cache == KvCache::mla_656 && shares_keys(c)) return {168, 104, 200};
+  if (has_cache(c.facts)) return {168, 120, 192};
   if (gathers(c)) return {168, 72, 216};
   return widens(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{};
 }
