@@ -5,9 +5,12 @@
 // release to its next keys no load is waited for. Shared memory is what both products are bound by: a slot of raw bytes
 // would be written and read on top. The rotation, which is bf16, goes the same way.
 //
-// Two CTAs of a cluster that have the same keys (shares_keys) widen half of them each, eight of a warp's 16, and store
-// them in both. Registers have room for all of a block then, in mla_584 and mla_384 even wide: it is widened while its
-// slot is in use still. A CTA on its own has all codes of a block under way, and its rotation comes meanwhile.
+// Lines stay in L1, as a row's pieces follow each other and rows of 656 bytes begin inside a sector.
+//
+// Two CTAs of a cluster that have the same keys (shares_keys) widen half of them each, eight of a warp's 16. A warp has
+// them in its own shared memory and sends them from there to the other CTA's, 1 KB of a panel by a bulk copy (by
+// st.async, 16 bytes a lane, 128 heads took a third longer). A CTA on its own has all codes of a block under way, and
+// its rotation comes meanwhile.
 //
 // A lane has 16 columns of a panel at a time, four lanes a row's 64, eight rows a step: of 16 columns come two chunks
 // of 16 bytes, neighbours under the swizzle. Lanes that are served at once write two rows, whose chunks lie in
@@ -22,6 +25,7 @@
 #include "fmha_latent/deal.cuh"
 #include "fmha_latent/gather.cuh"
 #include "fmha_latent/params.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
@@ -48,17 +52,15 @@ struct CacheFormat {
   static constexpr int kScaleWords = kLayout.scale_bytes == 4 ? 2 : kIsE2m1 ? 4 : 1;  // of half of a row
 };
 
-// Whether a block is widened before its slot is free. Of the wider rows of mla_656 it takes longer (H200, 128 heads,
-// 128 sequences of two queries: 615 us in place of 474; mla_584 415 in place of 440).
+// 8 bytes of e2m1 codes. A CTA on its own keeps their lines in L1, as it does of 16 bytes (H200, 16 heads: 218 us
+// without and 183 with it); in a cluster it was not timed beside lines of 16 bytes in L1.
 template <Config C>
-inline constexpr bool widens_first = shares_keys(C) && CacheFormat<C>::kCache != RowCache::mla_656;
-
-// 16 bytes of a token. Its lines stay in L1, as the next loads have parts of them: 16 heads of mla_656 283 us without
-// and 239 with it. CTAs of a cluster empty their L1 at each slot, and keep their registers for what is under way.
-template <Config C>
-__device__ __forceinline__ ptx::Vector4 load_16_bytes(const void* from) {
-  if constexpr (shares_keys(C) && !widens_first<C>) return ptx::ld_global_v4_stream(from);
-  return ptx::ld_global_v4_l2_128b(from);
+__device__ __forceinline__ void load_8_bytes(const void* from, unsigned& x, unsigned& y) {
+  if constexpr (shares_keys(C)) {
+    ptx::ld_global_v2_stream(from, x, y);
+  } else {
+    ptx::ld_global_v2_l2_128b(from, x, y);
+  }
 }
 
 // Where a token's data begin, and its scales.
@@ -111,7 +113,7 @@ struct RowPlaces {
 };
 
 // Where a lane's 16 columns of the first panel of a slot are stored, and the other CTA's, with the barrier at which
-// those bytes count.
+// those bytes count. The panel of P alone is stored in both at once; others are sent as a group.
 template <Config C>
 struct KeyStore {
   unsigned to;
@@ -132,18 +134,25 @@ struct KeyStore {
     const unsigned place = panel * kPanelBytes + j * 8 * kSpanBytes;
     ptx::st_shared_v4(to + place, low);
     ptx::st_shared_v4((to ^ 16) + place, high);
-    if constexpr (shares_keys(C)) {
+    if (shares_keys(C) && panel == kPanelOfP) {
       ptx::st_async_v4(other + place, other_full, low);
       ptx::st_async_v4((other ^ 16) + place, other_full, high);
     }
   }
 };
 
-// What a warp has of a group of panels is stored. The first warp announces what comes from the other CTA.
+// What a warp has of a group of panels is stored: to the other CTA goes a panel by each of the first lanes, but for the
+// panel of P. A slot is free when both CTAs have read it, so after its copies. The first warp announces what comes from
+// the other CTA.
 template <Config C>
-__device__ __forceinline__ void arrive_at_group(unsigned full, int panels_of_group) {
+__device__ __forceinline__ void arrive_at_group(unsigned full, int panels_of_group, unsigned first_panel = 0) {
   ptx::fence_proxy_async_shared();
   __syncwarp();
+  if (shares_keys(C) && panels_of_group > 1 && static_cast<int>(threadIdx.x) % 32 < panels_of_group) {
+    const unsigned from = first_panel + static_cast<int>(threadIdx.x) % 32 * kPanelBytes +
+                          (static_cast<int>(threadIdx.x) / 32 * kKeysOfWarp + 8 * cta_of_pair()) * kSpanBytes;
+    ptx::bulk_send(ptx::mapa(from, other_cta()), from, 8 * kSpanBytes, ptx::mapa(full, other_cta()));
+  }
   if (threadIdx.x % 32 != 0) return;
   if (shares_keys(C) && threadIdx.x == 0) {
     ptx::mbarrier_arrive_expect_tx(full, panels_of_group * kPanelBytes / 2);
@@ -175,7 +184,7 @@ struct Rotation {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         ptx::Vector4 v{0, 0, 0, 0};
-        if (places.data[j] != nullptr) v = load_16_bytes<C>(from + 16 * i);
+        if (places.data[j] != nullptr) v = ptx::ld_global_v4_l2_128b(from + 16 * i);
         words[j][i] = {v.x, v.y, v.z, v.w};
       }
     }
@@ -210,9 +219,9 @@ struct NarrowHalf {
         for (int w = 0; w < Format::kWords; ++w) codes[j][i][w] = 0;
         if (!is_there || half * kPanelsOfHalf + i >= Format::kNarrowPanels) continue;
         if constexpr (Format::kIsE2m1) {
-          ptx::ld_global_v2_stream(from + i * Format::kCodeBytes, codes[j][i][0], codes[j][i][1]);
+          load_8_bytes<C>(from + i * Format::kCodeBytes, codes[j][i][0], codes[j][i][1]);
         } else {
-          const ptx::Vector4 v = load_16_bytes<C>(from + i * Format::kCodeBytes);
+          const ptx::Vector4 v = ptx::ld_global_v4_l2_128b(from + i * Format::kCodeBytes);
           codes[j][i][0] = v.x;
           codes[j][i][1] = v.y;
           codes[j][i][2] = v.z;
@@ -229,7 +238,7 @@ struct NarrowHalf {
     if constexpr (Format::kLayout.scale_bytes == 4) {
       ptx::ld_global_v2_stream(from + 8 * half, scales[j][0], scales[j][1]);
     } else if constexpr (Format::kIsE2m1) {
-      const ptx::Vector4 v = load_16_bytes<C>(from + 16 * half);
+      const ptx::Vector4 v = ptx::ld_global_v4_l2_128b(from + 16 * half);
       scales[j][0] = v.x;
       scales[j][1] = v.y;
       scales[j][2] = v.z;
@@ -278,21 +287,6 @@ struct NarrowHalf {
     return {wide[0], wide[1], wide[2], wide[3]};
   }
 
-  // Four panels of the lane's rows, as they are stored.
-  struct Wide {
-    ptx::Words4 words[kRowsOfLane<C>][kPanelsOfHalf][2];
-  };
-  __device__ __forceinline__ void widen(Wide& wide) const {
-#pragma unroll
-    for (int i = 0; i < kPanelsOfHalf; ++i) {
-#pragma unroll
-      for (int j = 0; j < kRowsOfLane<C>; ++j) {
-        const unsigned scale = scale_of(j, i);
-        wide.words[j][i][0] = widen(j, i, 0, scale);
-        wide.words[j][i][1] = widen(j, i, Format::kWords / 2, scale);
-      }
-    }
-  }
   // Widened on the way to shared memory.
   __device__ __forceinline__ void store(int half, const KeyStore<C>& to) const {
 #pragma unroll
@@ -305,15 +299,6 @@ struct NarrowHalf {
       }
     }
   }
-  __device__ __forceinline__ static void store(int half, const KeyStore<C>& to, const Wide& wide) {
-#pragma unroll
-    for (int i = 0; i < kPanelsOfHalf; ++i) {
-      if (half * kPanelsOfHalf + i >= Format::kNarrowPanels) continue;
-#pragma unroll
-      for (int j = 0; j < kRowsOfLane<C>; ++j)
-        to.store(half * kPanelsOfHalf + i, j, wide.words[j][i][0], wide.words[j][i][1]);
-    }
-  }
 };
 
 // The producer warpgroup.
@@ -323,7 +308,6 @@ __device__ __forceinline__ void gather_cache(const Params& p, unsigned smem) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   constexpr bool kRotatesAlone = full_of_panel(C, Format::kPanelOfRotation) == 2;  // no value has those columns
-  constexpr bool kWidensFirst = widens_first<C>;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int own = warp * kKeysOfWarp + lane % kKeysOfWarp;
   Walk<C> walk(p);
@@ -363,42 +347,28 @@ __device__ __forceinline__ void gather_cache(const Params& p, unsigned smem) {
         rotation.store(KeyStore<C>(slot, full[2]));
         arrive_at_group<C>(full[2], 1);
       };
-      typename NarrowHalf<C>::Wide wide[2];
-      if constexpr (kWidensFirst) {
-        halves[0].widen(wide[0]);
-        halves[1].widen(wide[1]);
-      }
       wait_for_slot<C>(empty[0], parity);
-      if constexpr (kWidensFirst) {
-        NarrowHalf<C>::store(0, KeyStore<C>(slot, full[0]), wide[0]);
-      } else {
-        halves[0].store(0, KeyStore<C>(slot, full[0]));
-      }
+      halves[0].store(0, KeyStore<C>(slot, full[0]));
       if (lane == 0) ptx::st_shared_u32(smem + kLayout.present.offset + (index * kGatherWarps + warp) * 4, present);
-      arrive_at_group<C>(full[0], kPanelsOfHalf);
+      arrive_at_group<C>(full[0], kPanelsOfHalf, slot);
       if constexpr (shares_keys(C)) {
         places.find(keys, first_of_warp(block + 1), next);
         halves[0].load(0, places);
-        if (kWidensFirst) halves[1].load(1, places);
         if (kRotatesAlone && index == 1) rotate();
       } else {
         rotation.load(places);
       }
       wait_for_slot<C>(empty[1], parity);
-      if constexpr (kWidensFirst) {
-        NarrowHalf<C>::store(1, KeyStore<C>(slot, full[1]), wide[1]);
-      } else {
-        halves[1].store(1, KeyStore<C>(slot, full[1]));
-      }
+      halves[1].store(1, KeyStore<C>(slot, full[1]));
       if (!kRotatesAlone) rotation.store(KeyStore<C>(slot, full[1]));
-      arrive_at_group<C>(full[1], kPanelsOfHalf);
+      arrive_at_group<C>(full[1], kPanelsOfHalf, slot + kPanelsOfHalf * kPanelBytes);
       if constexpr (!shares_keys(C)) {
         places.find(keys, first_of_warp(block + 1), next);
         halves[0].load(0, places);
         halves[1].load(1, places);
         if (kRotatesAlone) rotate();
       } else {
-        if (!kWidensFirst) halves[1].load(1, places);
+        halves[1].load(1, places);
         if (kRotatesAlone && index == 0) rotate();
         rotation.load(places);
       }

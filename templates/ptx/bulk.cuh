@@ -11,6 +11,14 @@ __device__ __forceinline__ void bulk_load(unsigned destination, const void* sour
                : "memory");
 }
 
+// PTX ISA "cp.async.bulk", PTX 8.0, sm_90. From this CTA's shared memory to another's of the cluster.
+__device__ __forceinline__ void bulk_send(unsigned destination, unsigned source, int bytes, unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
+      "r"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 // PTX ISA "cp.async.bulk.prefetch", PTX 8.0, sm_90. Into the L2; 16-byte aligned, a multiple of 16 bytes.
 __device__ __forceinline__ void bulk_prefetch(const void* source, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");

@@ -29,6 +29,10 @@ __device__ __forceinline__ Vector4 ld_global_v4_l2_128b(const void* p) {
 __device__ __forceinline__ void ld_global_v2_stream(const void* p, unsigned& x, unsigned& y) {
   asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p));
 }
+// PTX ISA "ld.global.nc", PTX 7.4, sm_75. 8-byte aligned. Kept in L1; the L2 fetches whole 128 bytes.
+__device__ __forceinline__ void ld_global_v2_l2_128b(const void* p, unsigned& x, unsigned& y) {
+  asm volatile("ld.global.nc.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(p));
+}
 // PTX ISA "ld.global.nc", PTX 7.4, sm_70.
 __device__ __forceinline__ unsigned ld_global_u32_stream(const void* p) {
   unsigned x;
