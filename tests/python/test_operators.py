@@ -145,3 +145,41 @@ def test_quantize_and_back(random):
     powers = numpy.exp2(scales.astype(numpy.float64) - 127)
     assert (y == numbers * numpy.repeat(powers, 32, axis=1)).all()
     assert (numpy.abs(y - x) <= numpy.abs(x) / 16 + numpy.repeat(powers, 32, axis=1) * 2.0**-10).all()
+
+
+@pytest.mark.parametrize("kv_format", ["nvfp4", "mxfp8"])
+def test_fmha_over_pages_with_scales(random, kv_format):
+    """Codes and scales of e2m1 by ue4m3, or of e4m3 by ue8m0, in pages; factors of whole tensors beside them."""
+    heads, head_dim, page_size, pages = 2, 128, 16, 9
+    of_scale = 16 if kv_format == "nvfp4" else 32
+    lengths, table = numpy.array([37, 50], numpy.int32), random.permutation(8).reshape(2, 4).astype(numpy.int32)
+    caches, scales, widened = [], [], []
+    for _ in range(2):
+        if kv_format == "nvfp4":
+            codes = random.integers(0, 16, (pages, page_size, heads, head_dim), numpy.uint8)
+            numbers = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])[codes & 7] * numpy.where(codes & 8, -1, 1)
+            cache = codes[..., ::2] | codes[..., 1::2] << 4
+            scale = random.uniform(0.05, 0.5, (pages, heads, page_size, head_dim // of_scale)).astype(ml_dtypes.float8_e4m3fn)
+        else:
+            cache = random.standard_normal((pages, page_size, heads, head_dim)).astype(ml_dtypes.float8_e4m3fn)
+            numbers = cache.astype(numpy.float64)
+            exponents = random.integers(-3, 2, (pages, heads, page_size, head_dim // of_scale))
+            scale = numpy.exp2(exponents).astype(ml_dtypes.float8_e8m0fnu)
+        of_key = scale.astype(numpy.float64).transpose(0, 2, 1, 3).repeat(of_scale, 3)
+        caches.append(cache)
+        scales.append(scale.view(numpy.uint8))
+        widened.append((numbers * of_key)[table].reshape(2, 4 * page_size, heads, head_dim))
+    q = normal(random, (2, 3, 4, head_dim), bf16)
+    o = tessera.fmha(
+        q,
+        *caches,
+        causal=True,
+        block_table=table,
+        seqused_k=lengths,
+        k_scale=scales[0],
+        v_scale=scales[1],
+        device=tessera.Emulator(detects_races=True),
+    )
+    for i, length in enumerate(lengths):
+        k, v = (t[i : i + 1, :length] for t in widened)
+        assert worst(o[i : i + 1], attention(q[i : i + 1], k, v, causal=True)[0]) < 0.03
