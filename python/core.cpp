@@ -252,7 +252,8 @@ class Device {
     options.detects_races = detects_races;
     options.is_interrupted = [](void*) -> std::int32_t {
       const interpreter::Locked locked;
-      return locked && (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) ? 1 : 0;
+      // Without the lock the interpreter is about to end, which waits for this launch only so long.
+      return !locked || PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0 ? 1 : 0;
     };
     check(tessera_device_open(jit.get(), &options, &device_));
   }

@@ -183,8 +183,10 @@ bool set_scalars(LaunchValues& values, std::string_view text) {
 std::string words_of(const nb::python_error& raised) {
   try {
     const nb::handle value = raised.value();
-    std::string text = "[" + nb::cast<std::string>(nb::str(nb::getattr(value, "kind", nb::str("internal")))) + "] " +
-                       nb::cast<std::string>(nb::str(value));
+    std::string words = nb::cast<std::string>(nb::str(value));
+    if (words.empty()) words = nb::cast<std::string>(nb::getattr(raised.type(), "__name__"));
+    std::string text =
+        "[" + nb::cast<std::string>(nb::str(nb::getattr(value, "kind", nb::str("internal")))) + "] " + words;
     for (const nb::handle note : nb::list(nb::getattr(value, "notes", nb::list())))
       text += "\n" + nb::cast<std::string>(nb::str(note));
     return text;

@@ -286,7 +286,8 @@ typedef struct tessera_device_options {
   int32_t num_sms;        ///< default 4
   int32_t detects_races;  ///< 1: accesses that nothing orders are reported; two to six times slower
   /// Asked some ten times a second by the thread that launches, while the launch runs; another value than 0 ends the
-  /// launch with the failure "interrupted", which tessera_device_synchronize() reports. Default null: nobody is asked.
+  /// launch with the failure "interrupted", which tessera_device_synchronize() reports. It may not use the device,
+  /// which is in the midst of the launch. Default null: nobody is asked.
   tessera_interrupt_callback is_interrupted;
   void* user_data;  ///< of is_interrupted
 } tessera_device_options;

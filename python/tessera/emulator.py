@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 
@@ -12,6 +13,7 @@ from .values import real, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -58,10 +60,24 @@ class Emulator:
             self.jit._core, 0, 0, arch, seed, schedule, real("max_seconds", max_seconds), whole("num_sms", num_sms), detects_races
         )
         self._lock = threading.Lock()
+        self._thread = 0  # which has the lock
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Emulator:
         """It is a device: what holds one shares it."""
         return self
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One launch at a time. A signal's handler runs in the midst of one, and may not begin another."""
+        if self._thread == threading.get_ident():
+            raise UsageError("this Emulator is in the midst of a launch, of this thread: a signal's handler takes another one")
+        with self._lock:
+            self._thread = threading.get_ident()
+            try:
+                self._core.synchronize()  # what a launch that was interrupted may have left
+                yield
+            finally:
+                self._thread = 0
 
     @property
     def info(self) -> dict[str, Any]:

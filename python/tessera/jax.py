@@ -127,12 +127,14 @@ def _emulated(text: str, new: _Call, function: Any, values: list[Any]) -> Any:
                 _calls.pop(text, None)
 
 
-def _own(error: Exception) -> Exception:
+def _own(error: Exception) -> BaseException:
     """The library's error in XLA's words for it."""
     found = re.search(r"tessera: \[(\w+)\] (.*)", str(error), re.DOTALL)
     if found is None:
         return error
-    message, *notes = found[2].splitlines()
+    message, *notes = found[2].splitlines() or [""]
+    if message == "KeyboardInterrupt":
+        return KeyboardInterrupt()
     return _kinds.get(found[1], InternalError)(message, notes)
 
 

@@ -474,7 +474,7 @@ class Launch:
 
     def _emulate(self, emulator: Emulator) -> None:
         copies = {name: arrays.HostCopy(name, view) for name, view in self._views.items() if view.nbytes > 0}
-        with emulator._lock:
+        with emulator._alone():
             for name, copy in copies.items():
                 memory = self._memory[name]
                 if self.kernel._buffers[name].role == "output" and name not in self._kept:

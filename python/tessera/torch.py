@@ -326,7 +326,7 @@ def _changes_types(query: Tensor) -> bool:
 
 def _is_plain(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Tensors of PyTorch's own type, and nothing that stands between a call and its values: no transform of torch.func,
-    no forward derivatives, no mode, no torch.jit.trace, no autocast to another type."""
+    no forward derivatives, no mode, no torch.jit.trace, no autocast to another type, no negation to come."""
     return (
         type(query) is Tensor
         and type(key) is Tensor
@@ -336,6 +336,7 @@ def _is_plain(query: Tensor, key: Tensor, value: Tensor) -> bool:
         and _dispatch_modes() == 0
         and not _is_tracing()
         and not (_is_any_autocast() and _changes_types(query))
+        and not (query.is_neg() or key.is_neg() or value.is_neg())
     )
 
 

@@ -88,6 +88,28 @@ def test_a_signal_ends_a_launch_in_the_emulator():
     assert (o == 1).all()
 
 
+def test_a_signals_handler_launches_on_another_emulator():
+    x = numpy.zeros((1, 1024, 4, 64), numpy.float16)
+    emulator, other = tessera.Emulator(), tessera.Emulator()
+    said = []
+    tessera.fmha(x, x, x, device=emulator)  # compiles
+    tessera.fmha(x[:, :64], x[:, :64], x[:, :64], device=other)
+
+    def handler(number, frame):
+        with pytest.raises(tessera.UsageError, match="in the midst of a launch"):
+            tessera.fmha(x[:, :64], x[:, :64], x[:, :64], device=emulator)
+        said.append(tessera.fmha(x[:, :64], x[:, :64], x[:, :64] + 1, device=other))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        o = tessera.fmha(x, x, x + 2, device=emulator)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (o == 2).all() and len(said) == 1 and (said[0] == 1).all()
+
+
 def test_lists_are_planned_warmed_and_checked(tmp_path):
     assert "_d64_" in tessera.plan("fmha", head_dim=64)["kernel"]
     events = []
