@@ -21,18 +21,23 @@
 
 namespace tessera::fmha {
 
+// The ring is a constant of its own: a call of load_ring() would be compiled, with all that the layout is made of.
+template <Config C, bool kIsV>
+__device__ __forceinline__ void init_raw_ring(unsigned smem) {
+  constexpr int kLoaders = C.kv_copy == KvCopy::cp_async ? 32 : 1, kStages = load_stages(C, kIsV);
+  constexpr int kReaders = is_8_bit(C.facts) ? kTransposingWarps : kWideningWarps;
+  constexpr LoadRing kRing = load_ring(C, kIsV);
+#pragma unroll
+  for (int i = 0; i < kStages; ++i) {
+    ptx::mbarrier_init(smem + kRing.full[i], kLoaders);
+    ptx::mbarrier_init(smem + kRing.empty[i], kReaders);
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void init_raw_barriers(unsigned smem) {
-  constexpr int kLoaders = C.kv_copy == KvCopy::cp_async ? 32 : 1;
-#pragma unroll
-  for (int is_v = is_8_bit(C.facts) ? 1 : 0; is_v < 2; ++is_v) {
-    const LoadRing ring = load_ring(C, is_v == 1);
-#pragma unroll
-    for (int i = 0; i < load_stages(C, is_v == 1); ++i) {
-      ptx::mbarrier_init(smem + ring.full[i], kLoaders);
-      ptx::mbarrier_init(smem + ring.empty[i], is_8_bit(C.facts) ? kTransposingWarps : kWideningWarps);
-    }
-  }
+  if constexpr (!is_8_bit(C.facts)) init_raw_ring<C, false>(smem);
+  init_raw_ring<C, true>(smem);
 }
 
 // The key blocks of a tile for dense keys; as load_kv of producer.cuh.
