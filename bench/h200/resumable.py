@@ -1,4 +1,4 @@
-"""Cases that are programs of bench/peers: run one after the other, their output kept, gone on with where the last call stopped."""
+"""Cases that are programs of bench/peers, or tests: run one after the other, their output kept, gone on with where the last call stopped."""
 import argparse
 import hashlib
 import json
@@ -48,12 +48,21 @@ class Results:
             raise SystemExit(f"{pathlib.Path(sys.argv[0]).name}: {self.folder} has results of another library than {library}: give another --out")
 
 
+def place_of(case):
+    """Below the root: a case without a folder lies in bench/peers."""
+    return case.script if "/" in case.script else f"bench/peers/{case.script}"
+
+
+def words_of(case, root=""):
+    """What an interpreter is given: tests are pytest's."""
+    return [*(("-m", "pytest", "-q", "-p", "no:cacheprovider") if place_of(case).startswith("tests/") else ()), f"{root}{place_of(case)}", *case.arguments]
+
+
 def run(case, python, seconds):
     """Output and how it ended: "" or why it is not done."""
-    script = ROOT / "bench" / "peers" / case.script
-    if not script.exists():
-        return "", f"{ABSENT} bench/peers/{case.script}"
-    process = subprocess.Popen([python, str(script), *case.arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    if not (ROOT / place_of(case)).exists():
+        return "", f"{ABSENT} {place_of(case)}"
+    process = subprocess.Popen([python, *words_of(case, f"{ROOT}/")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                cwd=ROOT, start_new_session=True)
     try:
         text, _ = process.communicate(timeout=seconds)
@@ -85,7 +94,7 @@ def list_cases(all_cases, results):
         state = results.state(case)
         word = "done" if state["done"] else "failed" if state["tries"] >= MOST_TRIES else "left"
         left += case.seconds if word == "left" else 0
-        print(f"{case.name:24} {case.seconds:4} s  {word:6}  python3 bench/peers/{case.script} {' '.join(case.arguments)}")
+        print(f"{case.name:24} {case.seconds:4} s  {word:6}  python3 {' '.join(words_of(case))}")
     print(f"{len(all_cases)} cases, about {left} s are left")
 
 

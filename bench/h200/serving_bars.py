@@ -11,7 +11,7 @@ LARGE_MB = 256  # of K and V: from here on memory alone is the limit
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    script: str  # below bench/peers
+    script: str  # below bench/peers; with a folder, below the root
     arguments: tuple
     seconds: int  # what it takes about
     peers: tuple = ()  # modules that it compares with

@@ -117,6 +117,9 @@ def fmha(
         raise UsageError(f"q and k have {len(of_q.shape)} and {len(of_k.shape)} dimensions: see tessera.fmha")
     chosen: dict[str, Any] = {"head_dim": of_q.shape[-1], "dtype": dtype or of_q.dtype}
     of_v = None if v is None else arrays.view("v", v)
+    if (k_scale is None) != (v_scale is None):
+        given, missing = ("k_scale", "v_scale") if v_scale is None else ("v_scale", "k_scale")
+        raise UsageError(f"{missing}: none given, but a {given}: codes of k and of v both have scales")
     if k_scale is not None:
         chosen["kv_format"] = "mxfp8" if of_k.shape[-1] == of_q.shape[-1] else "nvfp4"
     elif of_v is not None and of_v.shape[-1] != of_q.shape[-1]:

@@ -161,6 +161,8 @@ class Kernel:
             return emulator_for(self.jit, self.arch)
         if not isinstance(device, Emulator):
             raise UsageError(f"device = {device}: must be None, 'gpu', 'emulator' or a tessera.Emulator")
+        if device.jit is not self.jit:
+            raise UsageError("device: an Emulator of another Jit than the kernel's: make it with tessera.Emulator(jit=kernel.jit)")
         return device
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import tessera
-from tessera import _core
+from tessera import _core, arrays
 
 try:
     _driver = ctypes.CDLL("libcuda.so.1")
@@ -86,6 +86,26 @@ def test_what_the_driver_must_not_see_is_refused(qkvo):
         (lambda: tessera.fmha(OnGpu(0x10000, (2, 40, 4, 64), typestr="<c8"), k, v, out=o), "q: element type <c8"),
     ):
         with pytest.raises(tessera.UsageError, match=message):
+            call()
+    assert record() == []
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "o"])
+def test_tensors_of_two_gpus_are_refused(qkvo, name):
+    """Eagerly, in a kernel that is bound, and bound before with others: nothing reaches the driver."""
+    kernel = tessera.Kernel("fmha", head_dim=64, mask="causal", dtype="f16")
+    views = {at: arrays.view(at, tensor) for at, tensor in zip("qkvo", qkvo)}
+    launch = kernel.bind(**views)
+    of_first = views[name]
+    views[name] = arrays.View(of_first.address, of_first.shape, of_first.strides, of_first.dtype, 1, of_first.library, of_first.tensor)
+    record()
+    for call in (
+        lambda: kernel(**views),
+        lambda: tessera.fmha(views["q"], views["k"], views["v"], causal=True, out=views["o"]),
+        lambda: launch.launch(**{name: views[name]}),
+        lambda: launch.taking("q", "k", "v", "o")(*views.values()),
+    ):
+        with pytest.raises(tessera.UsageError, match="lies on GPU [01], . on GPU [01]: one GPU is expected|bind it anew"):
             call()
     assert record() == []
 

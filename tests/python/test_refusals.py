@@ -63,6 +63,8 @@ def test_masked_arrays_keep_their_mask(random):
         ({"max_seqlen_k": 16}, "max_seqlen_k goes with cu_seqlens_k or block_table"),
         ({"tile_m": [64]}, r"tile_m = \[64\]: must be one value"),
         ({"jit": "x"}, "jit = 'x': must be a tessera.Jit"),
+        ({"k_scale": numpy.zeros((1, 1, 8, 8), numpy.uint8)}, "v_scale: none given, but a k_scale"),
+        ({"v_scale": numpy.zeros((1, 1, 8, 8), numpy.uint8)}, "k_scale: none given, but a v_scale"),
         ({"block_table": numpy.zeros((), numpy.int32)}, "block_table: 0 dimensions given, 2 expected"),
     ],
 )
@@ -118,6 +120,13 @@ def test_an_emulator_has_its_own_jit(random):
     q, k, v = (heads(random) for _ in range(3))
     with pytest.raises(tessera.UsageError, match="an Emulator has a Jit of its own"):
         tessera.fmha(q, k, v, device=tessera.Emulator(), jit=tessera.Jit(compile_policy="forbid"))
+
+
+def test_a_kernel_runs_on_an_emulator_of_its_jit(random):
+    kernel, others = tessera.Kernel("fmha", head_dim=64), tessera.Emulator(jit=tessera.Jit())
+    q, k, v = (heads(random) for _ in range(3))
+    with pytest.raises(tessera.UsageError, match=r"an Emulator of another Jit than the kernel's: make it with tessera.Emulator\(jit=kernel.jit\)"):
+        kernel(device=others, q=q, k=k, v=v)
 
 
 def test_kernels_are_copied_with_what_holds_them():
