@@ -33,7 +33,8 @@ bool is_nvfp4_attention(const Plan& plan) {
 
 bool has_lengths(const Plan& plan) {
   return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(), [](const BufferSpec& buffer) {
-    return buffer.name == "cu_seqlens_q" || buffer.name == "cu_seqlens_k" || buffer.name == "seqused_k";
+    return buffer.name == "cu_seqlens_q" || buffer.name == "cu_seqlens_k" || buffer.name == "seqused_q" ||
+           buffer.name == "seqused_k";
   });
 }
 
@@ -51,6 +52,8 @@ Tensors nvfp4_places(const Plan& plan, const Sizes& sizes, const RunFlags& flags
       places.emplace(buffer.name, std::move(tensor));
     } else if (buffer.name == "cu_seqlens_k") {
       places.emplace(buffer.name, key_ends(flags, sizes.at("batch"), sizes.at("seqlen_k"), sizes.at("tokens_k")));
+    } else if (buffer.name == "seqused_q") {
+      places.emplace(buffer.name, used_queries(flags, sizes.at("batch"), sizes.at("seqlen_q")));
     } else if (buffer.name == "seqused_k") {
       places.emplace(buffer.name, key_lengths(flags, sizes.at("batch"), sizes.at("seqlen_k")));
     } else if (buffer.name == "block_table") {
@@ -68,7 +71,8 @@ reference::Nvfp4Layout nvfp4_layout(const Plan& plan, const Sizes& sizes, const 
   layout.page_size = page_size_of(plan);
   for (const auto& [name, slot] :
        {std::pair("cu_seqlens_q", &layout.cu_seqlens_q), std::pair("cu_seqlens_k", &layout.cu_seqlens_k),
-        std::pair("seqused_k", &layout.seqused_k), std::pair("block_table", &layout.block_table)})
+        std::pair("seqused_q", &layout.seqused_q), std::pair("seqused_k", &layout.seqused_k),
+        std::pair("block_table", &layout.block_table)})
     if (const auto found = tensors.find(name); found != tensors.end()) *slot = found->second.view();
   return layout;
 }

@@ -15,7 +15,7 @@ bool is_nvfp4_attention(const Plan& plan);
 /// Whether some sequence may have another length than the others.
 bool has_lengths(const Plan& plan);
 
-/// cu_seqlens_q, cu_seqlens_k, seqused_k and block_table, as far as the plan has them.
+/// cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k and block_table, as far as the plan has them.
 std::map<std::string, reference::Tensor> nvfp4_places(const Plan& plan,
                                                       const std::map<std::string, std::int64_t>& sizes,
                                                       const RunFlags& flags);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -123,6 +124,31 @@ TensorView part_of(const std::string& name, const TensorView& t, const Nvfp4Sequ
   return name == "delta_s" ? crop(rows, 2, 0, kBlock * of.k.blocks()) : rows;
 }
 
+/// The first element behind a sequence's queries that is not `wanted`.
+void check_behind(const char* name, const TensorView& t, std::size_t axis, const SequencePlace& place,
+                  std::int64_t sequence, double wanted, Comparison& all) {
+  const TensorView behind = crop(crop(t, 0, sequence, 1), axis, place.rows, t.shape[axis] - place.rows);
+  std::int64_t row = -1;
+  double found = 0;
+  for_each(behind, [&](std::int64_t offset) {
+    const double value = behind.at(offset);
+    if (row >= 0 || value == wanted) return;
+    row = offset / behind.strides[axis] % behind.shape[axis];
+    found = value;
+  });
+  if (row < 0) return;
+  all.pass = false;
+  all.problems.push_back(fmt::format("sequence {}: {} is {} {} rows behind its last query, {} needed", sequence, name,
+                                     found, row, wanted));
+}
+void check_behind(const Nvfp4Outputs& out, const SequencePlace& place, std::int64_t sequence, Comparison& all) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  check_behind("o", out.o, 1, place, sequence, 0, all);
+  if (out.lse) check_behind("lse", *out.lse, 2, place, sequence, -kInfinity, all);
+  if (out.row_max) check_behind("row_max", *out.row_max, 2, place, sequence, -kInfinity, all);
+  if (out.row_sum) check_behind("row_sum", *out.row_sum, 2, place, sequence, 0, all);
+}
+
 /// Joins verdicts of sequences.
 void add(const Comparison& one, std::int64_t sequence, Comparison& all) {
   all.pass = all.pass && one.pass;
@@ -145,7 +171,8 @@ std::vector<Nvfp4Sequence> sequences_of(const Nvfp4Layout& layout) {
                       {0, layout.seqlen_k, i * ceil_div(layout.seqlen_k, kBlock)}};
     if (layout.cu_seqlens_q) one.q = ragged_place(*layout.cu_seqlens_q, i, layout.seqlen_q, layout.seqlen_q);
     if (layout.cu_seqlens_k) one.k = ragged_place(*layout.cu_seqlens_k, i, layout.tokens_k, layout.seqlen_k);
-    if (layout.seqused_k) one.k.rows = std::clamp<std::int64_t>(whole(*layout.seqused_k, i), 0, layout.seqlen_k);
+    if (layout.seqused_q) one.q.rows = std::clamp<std::int64_t>(whole(*layout.seqused_q, i), 0, one.q.rows);
+    if (layout.seqused_k) one.k.rows = std::clamp<std::int64_t>(whole(*layout.seqused_k, i), 0, one.k.rows);
     sequences.push_back(one);
   }
   return sequences;
@@ -221,6 +248,7 @@ Comparison check_nvfp4_sequences(const Nvfp4Inputs& in, const Nvfp4Layout& layou
                                                             : crop(*check.tree_mask, 0, sequence, 1);
     of_one.seqlen_k = of.k.rows;
     add(check_fmha_nvfp4({q.view(), k.view(), v.view(), delta_s.view(), row_shift.view()}, one, of_one), sequence, all);
+    if (layout.seqused_q) check_behind(out, of.q, sequence, all);
   }
   return all;
 }

@@ -17,7 +17,7 @@ struct Nvfp4Layout {
   std::int64_t batch = 0, seqlen_q = 0, seqlen_k = 0;
   std::int64_t tokens_k = 0;   ///< of ragged keys
   std::int64_t page_size = 0;  ///< of keys in pages
-  std::optional<TensorView> cu_seqlens_q{}, cu_seqlens_k{}, seqused_k{}, block_table{};
+  std::optional<TensorView> cu_seqlens_q{}, cu_seqlens_k{}, seqused_q{}, seqused_k{}, block_table{};
 };
 
 /// Rows of a sequence and its first block of 128, among those of all.
@@ -37,7 +37,8 @@ std::int64_t key_blocks_of(const Nvfp4Layout& layout);
 QuantizedAttention quantize_sequences(const AttentionTensors& x, const Nvfp4Layout& layout);
 Comparison check_quantized_sequences(const AttentionTensors& x, const Nvfp4Layout& layout,
                                      const QuantizedAttention& found, int jobs = 0);
-/// check.seqlen_k is not read; of ragged queries check.tree_mask is [queries of all, words].
+/// check.seqlen_k is not read; of ragged queries check.tree_mask is [queries of all, words]. Rows behind seqused_q must
+/// be those of queries that see no key.
 Comparison check_nvfp4_sequences(const Nvfp4Inputs& inputs, const Nvfp4Layout& layout, const Nvfp4Outputs& outputs,
                                  const Nvfp4Check& check);
 

@@ -37,6 +37,7 @@ constexpr std::pair<std::string_view, DevicePointer Arguments::*> kBuffers[] = {
     {"v", &Arguments::v},
     {"cu_seqlens_q", &Arguments::cu_seqlens_q},
     {"cu_seqlens_k", &Arguments::cu_seqlens_k},
+    {"seqused_q", &Arguments::seqused_q},
     {"seqused_k", &Arguments::seqused_k},
     {"block_table", &Arguments::block_table},
     {"q_units", &Arguments::q_units},

@@ -118,6 +118,7 @@ std::vector<BufferSpec> places_of(const attention_quantize::Config& c) {
   std::vector<BufferSpec> places;
   if (c.q_layout == QueryLayout::ragged) places.push_back(nvfp4_numbers("cu_seqlens_q", "batch + 1"));
   if (c.kv_layout == KvLayout::ragged) places.push_back(nvfp4_numbers("cu_seqlens_k", "batch + 1"));
+  if (c.seqused == UsedLengths::qk) places.push_back(nvfp4_numbers("seqused_q", "batch"));
   // Pages need lengths, which say where a sequence ends.
   if (c.seqused != UsedLengths::none || is_paged(c)) places.push_back(nvfp4_numbers("seqused_k", "batch"));
   if (is_paged(c)) {
@@ -255,10 +256,8 @@ std::string AttentionQuantizeOperator::explain(const Config& config, const Verdi
           "page_size {} with kv_layout {}: pages have 1, 8, 16, 32, 64, 128 or {} keys, and nothing else "
           "has pages",
           grouped(verdict.found), to_word(config.kv_layout), grouped(verdict.bound));
-    case attention_quantize::Rule::lengths_of_ragged_keys:
-      return "seqused k with kv_layout ragged: cu_seqlens_k says where keys end, take none";
-    case attention_quantize::Rule::lengths_of_queries:
-      return "seqused qk: there is no kernel for it, take k";
+    case attention_quantize::Rule::ragged_queries_used:
+      return "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence has; take k";
   }
   return "?";
 }
@@ -269,7 +268,7 @@ std::string AttentionQuantizeOperator::kernel_name(Arch arch, const Config& conf
   if (config.q_layout == QueryLayout::ragged) name += "_ragged";
   if (config.kv_layout == KvLayout::ragged) name += "_raggedk";
   if (config.kv_layout == KvLayout::paged) name += fmt::format("_paged{}", config.page_size);
-  if (config.seqused != UsedLengths::none) name += "_usedk";
+  if (config.seqused != UsedLengths::none) name += config.seqused == UsedLengths::qk ? "_usedqk" : "_usedk";
   return name;
 }
 
@@ -310,7 +309,7 @@ std::string AttentionQuantizeOperator::call_of_step(const Config& config, std::s
       if (place.name == name) return true;
     return false;
   };
-  for (const char* const name : {"cu_seqlens_q", "cu_seqlens_k", "seqused_k", "block_table"})
+  for (const char* const name : {"cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table"})
     places += is_place(name) ? fmt::format("static_cast<const int*>({}), ", name) : "nullptr, ";
   for (const char* const name : {"tokens_k", "pages", "max_pages"}) {
     const std::vector<const char*> known = counts_of(config);
@@ -338,9 +337,8 @@ std::span<const Selector> attention_quantize_fields() {
       field<&AttentionQuantize::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
       field<&AttentionQuantize::head_dim>("head-dim", "head_dim", "elements of a head of q, k and v: 64 or 128"),
       offer(field<&AttentionQuantize::dtype>("dtype", "dtype", "type of q, k and v"), {"bf16", "f16"}),
-      offer(field<&AttentionQuantize::seqused>("seqused", "seqused",
-                                               "valid lengths of the keys of each sequence in memory (k)"),
-            {"none", "k"}),
+      field<&AttentionQuantize::seqused>("seqused", "seqused",
+                                         "valid lengths of each sequence in memory: of keys (k), of both (qk)"),
       field<&AttentionQuantize::q_layout>("q-layout", "q_layout",
                                           "how queries of sequences lie: each in seqlen_q places, or one after the "
                                           "other (ragged)"),

@@ -178,6 +178,7 @@ std::vector<BufferSpec> nvfp4_places_of(const Config& c) {
   std::vector<BufferSpec> places;
   if (has_ragged_queries(c)) places.push_back(nvfp4_numbers("cu_seqlens_q", "batch + 1"));
   if (has_ragged_keys(c)) places.push_back(nvfp4_numbers("cu_seqlens_k", "batch + 1"));
+  if (c.seqused == UsedLengths::qk) places.push_back(nvfp4_numbers("seqused_q", "batch"));
   if (c.seqused != UsedLengths::none) places.push_back(nvfp4_numbers("seqused_k", "batch"));
   return places;
 }

@@ -53,17 +53,22 @@ void FmhaNvfp4Operator::require_facts(const Fmha& problem) {
         fmt::format("fmha has no kernel for dtype nvfp4 on {}: there is one for sm_120 and sm_121 with suffix a "
                     "or f",
                     problem.arch.to_string()));
-  const auto refuse = [&](std::string_view field, std::string_view value) {
-    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} with dtype nvfp4", field, value));
+  const auto refuse = [&](std::string_view field, std::string_view value, std::string_view reason = "") {
+    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} with dtype nvfp4{}{}", field, value,
+                                                    reason.empty() ? "" : ": ", reason));
   };
   const auto number = [](int value) { return fmt::format("{}", value); };
   if (problem.head_dim_v.value_or(problem.head_dim) != problem.head_dim)
     refuse("head_dim_v", fmt::format("{} beside head_dim {}", *problem.head_dim_v, problem.head_dim));
-  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
+  if (problem.kv_pools != KvPools::dense)
+    refuse("kv_pools", to_word(problem.kv_pools),
+           "16 keys share a scale of v and 64 a unit, and a list has single ones");
   if (problem.page_size) refuse("page_size", number(*problem.page_size));
-  if (problem.v_is_k != VIsK::off) refuse("v_is_k", to_word(problem.v_is_k));
+  if (problem.v_is_k != VIsK::off)
+    refuse("v_is_k", to_word(problem.v_is_k), "scales of k are for columns of a key, those of v for keys of a column");
   if (problem.kv_dtype) refuse("kv_dtype", to_word(*problem.kv_dtype));
-  if (problem.v_layout != Layout::mn_major) refuse("v_layout", to_word(problem.v_layout));
+  if (problem.v_layout != Layout::mn_major)
+    refuse("v_layout", to_word(problem.v_layout), "v comes in the units that attention_quantize writes");
   if (problem.swizzle) refuse("swizzle", to_word(*problem.swizzle));
   if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
@@ -155,10 +160,8 @@ std::string FmhaNvfp4Operator::explain(const Config& config, const Verdict& verd
       return fmt::format("o_dtype {}: take bf16 or f16", to_word(config.o_dtype));
     case Rule::keys_paged:
       return "kv_layout paged: keys in pages become dense where they are quantised (attention_quantize), take dense";
-    case Rule::lengths_of_queries:
-      return "seqused qk: there is no kernel for it with dtype nvfp4, take k";
-    case Rule::lengths_of_ragged_keys:
-      return "seqused k with kv_layout ragged: cu_seqlens_k says where keys end, take none";
+    case Rule::ragged_queries_used:
+      return "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence has; take k";
     case Rule::keys_dealt:
       return "split_kv dealt: there is no kernel for it with dtype nvfp4, take on";
     case Rule::part_not_of_blocks:
@@ -187,7 +190,7 @@ std::string FmhaNvfp4Operator::kernel_name(Arch arch, const Config& config) {
   if (config.window != Window::none) name += config.window == Window::chunked ? "_chunked" : "_window";
   if (has_ragged_queries(config)) name += "_ragged";
   if (has_ragged_keys(config)) name += "_raggedk";
-  if (config.seqused != UsedLengths::none) name += "_usedk";
+  if (config.seqused != UsedLengths::none) name += config.seqused == UsedLengths::qk ? "_usedqk" : "_usedk";
   if (config.sink != Sink::none) name += "_sink";
   if (config.softcap != Softcap::none) name += "_softcap";
   if (config.alibi != Alibi::none) name += "_alibi";

@@ -199,7 +199,7 @@ class Nvfp4Operands(NamedTuple):
     row_shift: Any
     sizes: dict[str, int]  #: batch, seqlen_q, seqlen_k, and tokens_k of ragged keys
     fields: dict[str, Any]  #: head_dim, and how rows of sequences lie
-    places: dict[str, Any]  #: cu_seqlens_q, cu_seqlens_k, seqused_k: those that were given
+    places: dict[str, Any]  #: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k: those that were given
 
 
 def attention_quantize(
@@ -209,6 +209,7 @@ def attention_quantize(
     *,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
+    seqused_q: Any = None,
     seqused_k: Any = None,
     block_table: Any = None,
     max_seqlen_k: int | None = None,
@@ -246,9 +247,13 @@ def attention_quantize(
         if max_seqlen_k is not None:
             raise UsageError("max_seqlen_k goes with cu_seqlens_k or block_table: otherwise k's shape says it")
         sizes = {"seqlen_k": of_k.shape[1]}
+    if seqused_q is not None and seqused_k is None:
+        raise UsageError("seqused_q goes with seqused_k: give the lengths of both")
     if seqused_k is not None:
-        chosen["seqused"] = "k"
+        chosen["seqused"] = "k" if seqused_q is None else "qk"
         places["seqused_k"] = seqused_k
+    if seqused_q is not None:
+        places["seqused_q"] = seqused_q
     given = places if block_table is None else places | {"block_table": block_table}
     chosen |= _nvfp4_target(device) | fields
     kernel = kernel_of("attention_quantize", of_q, device, jit, chosen)
@@ -258,7 +263,7 @@ def attention_quantize(
     # Pages are no more: their keys lie dense now.
     lie = {name: chosen[name] for name in ("head_dim", "q_layout", "kv_layout", "seqused") if name in chosen}
     if block_table is not None:
-        lie |= {"kv_layout": "dense", "seqused": "k"}
+        lie |= {"kv_layout": "dense", "seqused": chosen.get("seqused", "k")}
     names = ("q_units", "k_units", "v_units", "q_mean", "k_mean", "delta_s", "row_shift")
     return Nvfp4Operands(*(made[name] for name in names), sizes, lie, places)
 

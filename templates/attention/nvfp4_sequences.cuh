@@ -26,17 +26,18 @@ __device__ __forceinline__ int start_of(const int* starts, int sequence, int all
   return min(max(static_cast<int>(ptx::ld_global_u32(starts + sequence)), 0), all);
 }
 
-// `seqlen`: places of a sequence, most of its rows; `all`: of ragged ones together; used: their lengths, or null.
+// `seqlen`: places of a sequence, most of its rows; `all`: of ragged ones together; used: valid lengths, or null.
 template <bool kIsRagged, int kBlock>
 __device__ __forceinline__ SequenceRows rows_of(const int* starts, const int* used, int sequence, int seqlen, int all) {
+  SequenceRows of{0, seqlen, 0};
   if constexpr (kIsRagged) {
     const int first = start_of(starts, sequence, all), end = start_of(starts, sequence + 1, all);
-    return {first, min(max(end - first, 0), seqlen), first / kBlock + sequence};
+    of = {first, min(max(end - first, 0), seqlen), first / kBlock + sequence};
   } else {
-    int rows = seqlen;
-    if (used != nullptr) rows = min(max(static_cast<int>(ptx::ld_global_u32(used + sequence)), 0), seqlen);
-    return {0, rows, sequence * blocks_of_rows<kBlock>(seqlen)};
+    of.first_block = sequence * blocks_of_rows<kBlock>(seqlen);
   }
+  if (used != nullptr) of.rows = min(max(static_cast<int>(ptx::ld_global_u32(used + sequence)), 0), of.rows);
+  return of;
 }
 
 // Blocks that all sequences may have.

@@ -22,7 +22,7 @@ struct Strides {
 
 struct Params {
   const void *q, *k, *v;
-  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k, *block_table;  // null where there are none
+  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_q, *seqused_k, *block_table;  // null where there are none
   void *q_units, *k_units, *v_units;
   float *q_mean, *k_mean, *delta_s, *row_shift;
   float* k_sums;  // [heads_kv, key_blocks, head_dim]
@@ -46,8 +46,8 @@ __device__ __forceinline__ int num_blocks(const Params& p) {
 template <Config C, bool kIsQ>
 __device__ __forceinline__ attention::SequenceRows rows_of(const Params& p, int sequence) {
   return attention::rows_of<is_ragged<C, kIsQ>(), kBlockRows>(
-      kIsQ ? p.cu_seqlens_q : p.cu_seqlens_k, kIsQ ? nullptr : p.seqused_k, sequence, kIsQ ? p.seqlen_q : p.seqlen_k,
-      kIsQ ? p.seqlen_q : p.tokens_k);
+      kIsQ ? p.cu_seqlens_q : p.cu_seqlens_k, kIsQ ? p.seqused_q : p.seqused_k, sequence,
+      kIsQ ? p.seqlen_q : p.seqlen_k, kIsQ ? p.seqlen_q : p.tokens_k);
 }
 
 // A block of one head of one sequence.

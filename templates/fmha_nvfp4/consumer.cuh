@@ -200,7 +200,8 @@ struct Consumer {
       for (int i = 0; i < C.tile_n / 2; ++i) scores[i] = -scores[i];
     }
     if constexpr (C.tree_mask != TreeMask::none) hide_by_tree(scores, tile, first_key);
-    const bool hides_last = first_key + C.tile_n > tile.visible_keys(p, row).end;
+    const bool hides_rows = has_used_queries<C>() && row + kRowsOfWarp > tile.queries.rows;
+    const bool hides_last = hides_rows || first_key + C.tile_n > tile.visible_keys(p, row).end;
     const bool hides_first = C.window != Window::none && first_key < tile.visible_keys(p, row + kRowsOfWarp - 1).begin;
     if (!hides_last && !hides_first) return;
     const int of_lane = first_key + lane % 4 * 8;
@@ -315,7 +316,7 @@ struct Consumer {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
       const int row = row_of(tile) + lane / 4 + 8 * r;
-      const bool is_there = row < tile.queries.rows, is_first = lane % 4 == 0;
+      const bool is_there = row < tile.rows, is_first = lane % 4 == 0;
       const long long at = statistic_at(tile, row);
       // Of all of the row's logits, times log2(e), besides what the scores have of it.
       const float apart = kCaps ? 0.0f : p.softmax_scale * kLog2E * row_shift_of(tile, row);
@@ -361,7 +362,7 @@ struct Consumer {
     for (int index = static_cast<int>(blockIdx.x); index < num_tiles<C>(p); index += static_cast<int>(gridDim.x)) {
       const Tile<C> tile(p, index);
       if (tile.is_empty()) continue;
-      load_queries(tile);
+      if (!has_used_queries<C>() || tile.first_row < tile.queries.rows) load_queries(tile);  // else nobody wrote them
       Outputs outputs;
 #pragma unroll
       for (int i = 0; i < C.head_dim / 2; ++i) outputs[i] = 0.0f;

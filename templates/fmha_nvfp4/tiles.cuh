@@ -12,7 +12,7 @@ struct Params {
   void* o = nullptr;
   float *lse = nullptr, *row_max = nullptr, *row_sum = nullptr;  // the first may be null
   float *partial_o = nullptr, *partial_sums = nullptr;           // split keys
-  const int *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr, *seqused_k = nullptr;
+  const int *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr, *seqused_q = nullptr, *seqused_k = nullptr;
   const float *sink = nullptr, *alibi_slopes = nullptr;  // [heads_q]; the first may be null
   const unsigned* tree_mask = nullptr;
   int tree_words = 0;
@@ -35,6 +35,12 @@ TESSERA_HD constexpr bool has_ragged_keys() {
   return C.kv_layout == KvLayout::ragged;
 }
 
+// Dense queries with used lengths: rows behind them see no key, and are stored.
+template <Config C>
+TESSERA_HD constexpr bool has_used_queries() {
+  return C.seqused == UsedLengths::qk;
+}
+
 struct Keys {
   int begin, end;
 };
@@ -44,6 +50,7 @@ template <Config C>
 struct Tile {
   int sequence, head, first_row;          // the row among the sequence's
   int split = 0;                          // number of the part
+  int rows;                               // of the sequence that are stored
   attention::SequenceRows queries, keys;  // of the sequence, in blocks of 128
   int first_block = 0, end_block = 0;     // of tile_n keys
 
@@ -70,11 +77,12 @@ struct Tile {
     const int first_tile =
         attention::rows_of<kIsRagged, C.tile_m>(p.cu_seqlens_q, nullptr, sequence, p.seqlen_q, p.seqlen_q).first_block;
     queries =
-        attention::rows_of<kIsRagged, nvfp4::kBlockRows>(p.cu_seqlens_q, nullptr, sequence, p.seqlen_q, p.seqlen_q);
+        attention::rows_of<kIsRagged, nvfp4::kBlockRows>(p.cu_seqlens_q, p.seqused_q, sequence, p.seqlen_q, p.seqlen_q);
+    rows = has_used_queries<C>() ? p.seqlen_q : queries.rows;
     keys = attention::rows_of<has_ragged_keys<C>(), nvfp4::kBlockRows>(p.cu_seqlens_k, p.seqused_k, sequence,
                                                                        p.seqlen_k, p.tokens_k);
     first_row = (tile - first_tile) * C.tile_m;
-    if (is_empty()) return;
+    if (first_row >= queries.rows) return;  // no keys
     const int last_row = min(first_row + C.tile_m, queries.rows) - 1;
     const int end = visible_keys(p, last_row).end;
     first_block = visible_keys(p, first_row).begin / C.tile_n;
@@ -93,10 +101,11 @@ struct Tile {
   }
 
   // Ragged: numbers of tiles that no sequence has.
-  __device__ __forceinline__ bool is_empty() const { return first_row >= queries.rows; }
+  __device__ __forceinline__ bool is_empty() const { return first_row >= rows; }
 
   // Of a query: a key is seen from `begin` to before `end`, which do not fall from a query to the next.
   __device__ __forceinline__ Keys visible_keys(const Params& p, int query) const {
+    if (has_used_queries<C>() && query >= queries.rows) return {0, 0};
     const int beside = query + keys.rows - queries.rows;
     Keys seen{0, keys.rows};
     if constexpr (C.mask == Mask::causal) seen.end = min(seen.end, beside + 1);

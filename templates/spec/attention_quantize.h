@@ -14,8 +14,8 @@
 // block, are written as zeros; so is delta_s there.
 //
 // Sequences (templates/attention/nvfp4_sequences.cuh): queries dense or ragged (cu_seqlens_q), keys dense, ragged
-// (cu_seqlens_k) or in pages of a pool (block_table, seqused_k); with seqused k a dense sequence has fewer keys than
-// places. Keys in pages become dense ones. What no sequence has is not written.
+// (cu_seqlens_k) or in pages of a pool (block_table, seqused_k); with seqused k a sequence has fewer keys than places,
+// with qk fewer queries too. Keys in pages become dense ones. What no sequence has is not written.
 //
 // Three steps: `means` has a CTA for each block of q or k and each head, and writes q_mean, and sums of k to the
 // workspace; `mean_of_keys` adds those up; `quantize` has a CTA for each block of q, of k and of v. All are dense:
@@ -39,8 +39,8 @@ struct Config {
   DType dtype = DType::bf16;  // of q, k and v as they come
   QueryLayout q_layout = QueryLayout::dense;
   KvLayout kv_layout = KvLayout::dense;
-  int page_size = 0;                        // of kv_layout paged
-  UsedLengths seqused = UsedLengths::none;  // none or k
+  int page_size = 0;  // of kv_layout paged
+  UsedLengths seqused = UsedLengths::none;
   Conversion conversion = Conversion::hardware;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
@@ -56,8 +56,7 @@ enum class Rule {
   dtype_not_16_bit,        // bytes of an element; 2
   head_dim_not_64_or_128,  // head_dim; 128
   page_size_unknown,       // page_size; 256
-  lengths_of_ragged_keys,  // 1; 0
-  lengths_of_queries,      // 1; 0
+  ragged_queries_used,     // 1; 0
 };
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
@@ -65,8 +64,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!nvfp4::is_head_dim(c.head_dim)) return {Rule::head_dim_not_64_or_128, c.head_dim, 128};
   const bool is_paged = c.kv_layout == KvLayout::paged;
   if (is_paged ? !is_page_size(c.page_size) : c.page_size != 0) return {Rule::page_size_unknown, c.page_size, 256};
-  if (c.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
-  if (c.kv_layout == KvLayout::ragged && c.seqused != UsedLengths::none) return {Rule::lengths_of_ragged_keys, 1, 0};
+  if (c.q_layout == QueryLayout::ragged && c.seqused == UsedLengths::qk) return {Rule::ragged_queries_used, 1, 0};
   return {};
 }
 

@@ -26,18 +26,19 @@
 // joins them.
 //
 // Sequences are those of the kernel that quantised (templates/attention/nvfp4_sequences.cuh): queries dense or ragged,
-// keys dense, with used lengths or without, or ragged. Tiles of ragged queries are numbered as their blocks are.
+// keys dense or ragged, both with used lengths or without. Tiles of ragged queries are numbered as their blocks are.
+// Of dense queries those behind a used length see no key and have no block; their rows of O and sums are stored.
 //
 // Entry parameters, in this order: const void *q, *k, *v; const float *delta_s, *row_shift; void* o; float* lse (may
 // be null); float *row_max, *row_sum (output unnormalized only); const int *cu_seqlens_q (q_layout ragged only),
-// *cu_seqlens_k (kv_layout ragged only), *seqused_k (seqused k only); const float *sink (sink per_head only, may be
-// null), *alibi_slopes (alibi per_head only); const unsigned* tree_mask, int tree_words (tree_mask bits only); int
-// batch, heads_q, heads_kv, seqlen_q, seqlen_k; int tokens_k (kv_layout ragged only); int attention_chunk (window
-// chunked only); int window_size_left, window_size_right (window sliding only); long long o_stride_head,
-// o_stride_seqlen; long long o_stride_batch (q_layout dense only); float softmax_scale; float softcap (softcap tanh
-// only). Split keys: in place of o, lse, row_max, row_sum and sink the entry has float* partial_o [num_splits][rows]
-// [head_dim], float* partial_sums [num_splits][rows][2], and behind seqlen_k int num_splits. Launch: grid
-// {min(ctas_per_sm() * num_sms, tiles (* num_splits))}, block num_threads(), smem_layout().total_bytes of shared
+// *cu_seqlens_k (kv_layout ragged only), *seqused_q (seqused qk only), *seqused_k (seqused k, qk); const float *sink
+// (sink per_head only, may be null), *alibi_slopes (alibi per_head only); const unsigned* tree_mask, int tree_words
+// (tree_mask bits only); int batch, heads_q, heads_kv, seqlen_q, seqlen_k; int tokens_k (kv_layout ragged only); int
+// attention_chunk (window chunked only); int window_size_left, window_size_right (window sliding only); long long
+// o_stride_head, o_stride_seqlen; long long o_stride_batch (q_layout dense only); float softmax_scale; float softcap
+// (softcap tanh only). Split keys: in place of o, lse, row_max, row_sum and sink the entry has float* partial_o
+// [num_splits][rows] [head_dim], float* partial_sums [num_splits][rows][2], and behind seqlen_k int num_splits. Launch:
+// grid {min(ctas_per_sm() * num_sms, tiles (* num_splits))}, block num_threads(), smem_layout().total_bytes of shared
 // memory.
 #pragma once
 
@@ -61,8 +62,8 @@ struct Config {
   Mask mask = Mask::none;
   Window window = Window::none;
   QueryLayout q_layout = QueryLayout::dense;
-  KvLayout kv_layout = KvLayout::dense;     // dense or ragged: keys in pages become dense where they are quantised
-  UsedLengths seqused = UsedLengths::none;  // none or k
+  KvLayout kv_layout = KvLayout::dense;  // dense or ragged: keys in pages become dense where they are quantised
+  UsedLengths seqused = UsedLengths::none;
   Sink sink = Sink::none;
   Softcap softcap = Softcap::none;
   Alibi alibi = Alibi::none;
@@ -89,8 +90,7 @@ enum class Rule {
   head_dim_not_64_or_128,  // head_dim; 128
   o_dtype_not_16_bit,      // bytes of an element of o; 2
   keys_paged,              // 1; 0
-  lengths_of_queries,      // 1; 0
-  lengths_of_ragged_keys,  // 1; 0
+  ragged_queries_used,     // 1; 0
   keys_dealt,              // 1; 0
   part_not_of_blocks,      // split_size; tile_n
   part_without_split,      // split_size; 0
@@ -169,8 +169,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!nvfp4::is_head_dim(c.head_dim)) return {Rule::head_dim_not_64_or_128, c.head_dim, 128};
   if (c.o_dtype != DType::bf16 && c.o_dtype != DType::f16) return {Rule::o_dtype_not_16_bit, dtype_bytes(c.o_dtype), 2};
   if (c.kv_layout == KvLayout::paged) return {Rule::keys_paged, 1, 0};
-  if (c.seqused == UsedLengths::qk) return {Rule::lengths_of_queries, 1, 0};
-  if (c.kv_layout == KvLayout::ragged && c.seqused != UsedLengths::none) return {Rule::lengths_of_ragged_keys, 1, 0};
+  if (c.q_layout == QueryLayout::ragged && c.seqused == UsedLengths::qk) return {Rule::ragged_queries_used, 1, 0};
   if (!is_tile(c.tile_m)) return {Rule::tile_m_not_64_or_128, c.tile_m, 128};
   if (!is_tile(c.tile_n)) return {Rule::tile_n_not_64_or_128, c.tile_n, 128};
   if (c.split_kv == SplitKv::dealt) return {Rule::keys_dealt, 1, 0};

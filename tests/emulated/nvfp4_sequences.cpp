@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "runtime/nvrtc.h"
@@ -52,6 +53,14 @@ Tensor starts_of(const std::vector<std::int64_t>& lengths) {
   return numbers(starts, {static_cast<std::int64_t>(starts.size())});
 }
 
+/// NaNs in the rows of [batch, rows, ..] behind a sequence's own.
+void hide_behind(Tensor& tensor, const std::vector<std::int64_t>& lengths) {
+  const std::int64_t row = tensor.shape[2] * tensor.shape[3];
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    for (std::int64_t at = lengths[i] * row; at < tensor.shape[1] * row; ++at)
+      tensor.set(static_cast<std::int64_t>(i) * tensor.shape[1] * row + at, std::numeric_limits<double>::quiet_NaN());
+}
+
 /// Lengths of queries and keys; one sequence has none of either.
 struct Sequences {
   std::vector<std::int64_t> queries, keys;
@@ -77,6 +86,11 @@ Inputs inputs_of(const AttentionQuantize& problem, const Sequences& of, std::uin
   layout.batch = batch;
   layout.seqlen_q = *std::max_element(of.queries.begin(), of.queries.end());
   layout.seqlen_k = most_keys + 3;
+  std::vector<std::int64_t> used_keys = of.keys;
+  if (problem.seqused == UsedLengths::qk) {
+    layout.seqlen_q += 9;
+    in.tensors.emplace("seqused_q", numbers(of.queries, {batch}));
+  }
   std::vector<std::int64_t> q_shape{batch, layout.seqlen_q, kHeadsQ, problem.head_dim};
   std::vector<std::int64_t> k_shape{batch, layout.seqlen_k, kHeadsKv, problem.head_dim};
   if (problem.q_layout == QueryLayout::ragged) {
@@ -88,9 +102,10 @@ Inputs inputs_of(const AttentionQuantize& problem, const Sequences& of, std::uin
     layout.tokens_k = sum(of.keys) + 7;
     k_shape = {layout.tokens_k, kHeadsKv, problem.head_dim};
     in.tensors.emplace("cu_seqlens_k", starts_of(of.keys));
-  } else {
-    in.tensors.emplace("seqused_k", numbers(of.keys, {batch}));
+    for (std::int64_t& keys : used_keys) keys -= keys / 3;
   }
+  if (problem.kv_layout != KvLayout::ragged || problem.seqused != UsedLengths::none)
+    in.tensors.emplace("seqused_k", numbers(used_keys, {batch}));
   in.sizes = {{"batch", batch},
               {"heads_q", kHeadsQ},
               {"heads_kv", kHeadsKv},
@@ -114,11 +129,14 @@ Inputs inputs_of(const AttentionQuantize& problem, const Sequences& of, std::uin
   for (const auto& [name, shape] : {std::pair("q", &q_shape), std::pair("k", &k_shape), std::pair("v", &k_shape)}) {
     Tensor tensor(problem.dtype, *shape);
     reference::fill(tensor, reference::Fill::normal, seed, stream++);
+    if (shape == &q_shape && problem.seqused == UsedLengths::qk) hide_behind(tensor, of.queries);
+    if (shape == &k_shape && problem.kv_layout == KvLayout::dense) hide_behind(tensor, of.keys);
     in.tensors.emplace(name, std::move(tensor));
   }
   for (const auto& [name, slot] :
        {std::pair("cu_seqlens_q", &layout.cu_seqlens_q), std::pair("cu_seqlens_k", &layout.cu_seqlens_k),
-        std::pair("seqused_k", &layout.seqused_k), std::pair("block_table", &layout.block_table)})
+        std::pair("seqused_q", &layout.seqused_q), std::pair("seqused_k", &layout.seqused_k),
+        std::pair("block_table", &layout.block_table)})
     if (const auto found = in.tensors.find(name); found != in.tensors.end()) *slot = found->second.view();
   return in;
 }
@@ -142,7 +160,7 @@ void check(const AttentionQuantize& quantizes, Fmha attends, Compiler& compiler,
 
     attention.device.set_schedule(schedule, seed);
     reference::Tensors operands = nvfp4_operands(units);
-    for (const char* const name : {"cu_seqlens_q", "cu_seqlens_k", "seqused_k"})
+    for (const char* const name : {"cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"})
       if (const auto found = in.tensors.find(name); found != in.tensors.end()) operands.emplace(name, found->second);
     const Nvfp4Launch by = nvfp4_launch(attention.launcher, attention.plan, in.sizes,
                                         {.window_size_left = 37, .window_size_right = 5}, of.queries, operands);
@@ -166,6 +184,7 @@ void check(const AttentionQuantize& quantizes, Fmha attends, Compiler& compiler,
 struct Case {
   QueryLayout q_layout;
   KvLayout kv_layout;
+  UsedLengths seqused;
 };
 
 }  // namespace
@@ -174,9 +193,12 @@ TEST_CASE("nvfp4: ragged queries, ragged keys, used lengths and pages") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   const Sequences kSequences[] = {{{130, 0, 5, 64}, {200, 17, 0, 129}}, {{1, 1, 150}, {300, 128, 1}}};
-  constexpr Case kCases[] = {{QueryLayout::ragged, KvLayout::ragged}, {QueryLayout::ragged, KvLayout::dense},
-                             {QueryLayout::ragged, KvLayout::paged},  {QueryLayout::dense, KvLayout::paged},
-                             {QueryLayout::dense, KvLayout::ragged},  {QueryLayout::dense, KvLayout::dense}};
+  using enum UsedLengths;
+  constexpr Case kCases[] = {{QueryLayout::ragged, KvLayout::ragged, none}, {QueryLayout::ragged, KvLayout::dense, k},
+                             {QueryLayout::ragged, KvLayout::paged, k},     {QueryLayout::dense, KvLayout::paged, k},
+                             {QueryLayout::dense, KvLayout::ragged, none},  {QueryLayout::dense, KvLayout::dense, k},
+                             {QueryLayout::ragged, KvLayout::ragged, k},    {QueryLayout::dense, KvLayout::dense, qk},
+                             {QueryLayout::dense, KvLayout::ragged, qk},    {QueryLayout::dense, KvLayout::paged, qk}};
   testing::Sample sample(4);
   std::uint64_t seed = 1;
   for (const Case& one : kCases)
@@ -191,7 +213,7 @@ TEST_CASE("nvfp4: ragged queries, ragged keys, used lengths and pages") {
       attends.q_layout = one.q_layout;
       // What was in pages lies dense.
       attends.kv_layout = one.kv_layout == KvLayout::ragged ? KvLayout::ragged : KvLayout::dense;
-      if (one.kv_layout != KvLayout::ragged) quantizes.seqused = attends.seqused = UsedLengths::k;
+      quantizes.seqused = attends.seqused = one.seqused;
       if (seed % 3 == 0) attends.window = Window::sliding;
       if (seed % 4 == 1) attends.tile_m = 64;
       if (seed % 3 == 1) attends.split_kv = SplitKv::on;
@@ -199,7 +221,7 @@ TEST_CASE("nvfp4: ragged queries, ragged keys, used lengths and pages") {
       if (seed % 5 >= 3) attends.softcap = Softcap::tanh;
       if (seed % 5 == 2) attends.alibi = Alibi::per_head;
       if (mask == Mask::none && attends.window == Window::none) attends.tree_mask = TreeMask::bits;
-      if (sample.takes()) check(quantizes, attends, *compiler, kSequences[seed / 2 % 2], seed);
+      if (sample.takes() || one.seqused == qk) check(quantizes, attends, *compiler, kSequences[seed / 2 % 2], seed);
       ++seed;
     }
 }

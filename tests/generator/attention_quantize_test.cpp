@@ -36,12 +36,9 @@ TEST_CASE("attention_quantize: an illegal fact is refused with the rule that it 
   CHECK(unsupported({{"page_size", "16"}}) ==
         "attention_quantize head_dim 128, bf16: page_size 16 with kv_layout dense: pages have 1, 8, 16, 32, 64, 128 or "
         "256 keys, and nothing else has pages");
-  CHECK(unsupported({{"seqused", "qk"}}) ==
-        "attention_quantize head_dim 128, bf16: seqused qk: there is no kernel for it, take k");
-  CHECK(
-      unsupported({{"seqused", "k"}, {"kv_layout", "ragged"}}) ==
-      "attention_quantize head_dim 128, bf16: seqused k with kv_layout ragged: cu_seqlens_k says where keys end, take "
-      "none");
+  CHECK(unsupported({{"seqused", "qk"}, {"q_layout", "ragged"}}) ==
+        "attention_quantize head_dim 128, bf16: seqused qk with q_layout ragged: cu_seqlens_q says how many queries a "
+        "sequence has; take k");
 }
 
 TEST_CASE("attention_quantize: three steps, of means, of the keys' mean, of what is quantised") {

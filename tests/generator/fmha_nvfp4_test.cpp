@@ -44,11 +44,16 @@ TEST_CASE("fmha nvfp4: an illegal fact is refused with the rule that it breaks")
   CHECK(unsupported({{"kv_layout", "paged"}}) ==
         "head_dim 128, nvfp4, tile 128x128, 3 stages: kv_layout paged: keys in pages become dense where they are "
         "quantised (attention_quantize), take dense");
-  CHECK(unsupported({{"seqused", "qk"}}) ==
-        "head_dim 128, nvfp4, tile 128x128, 3 stages: seqused qk: there is no kernel for it with dtype nvfp4, take k");
-  CHECK(unsupported({{"seqused", "k"}, {"kv_layout", "ragged"}}) ==
-        "head_dim 128, nvfp4, tile 128x128, 3 stages: seqused k with kv_layout ragged: cu_seqlens_k says where keys "
-        "end, take none");
+  CHECK(unsupported({{"seqused", "qk"}, {"q_layout", "ragged"}}) ==
+        "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence has; take seqused k");
+  CHECK(unsupported({{"kv_pools", "sparse_window"}}) ==
+        "fmha has no kernel for kv_pools sparse_window with dtype nvfp4: 16 keys share a scale of v and 64 a unit, and "
+        "a list has single ones");
+  CHECK(unsupported({{"v_is_k", "on"}}) ==
+        "fmha has no kernel for v_is_k on with dtype nvfp4: scales of k are for columns of a key, those of v for keys "
+        "of a column");
+  CHECK(unsupported({{"v_layout", "k"}}) ==
+        "fmha has no kernel for v_layout k with dtype nvfp4: v comes in the units that attention_quantize writes");
   CHECK(unsupported({{"head_dim_v", "64"}}) ==
         "fmha has no kernel for head_dim_v 64 beside head_dim 128 with dtype nvfp4");
   CHECK(unsupported({{"split_kv", "dealt"}}) ==
@@ -94,6 +99,8 @@ TEST_CASE("fmha nvfp4: tiles of 128 queries, of 64 where there are no more") {
   CHECK(planned({{"q_layout", "ragged"}, {"kv_layout", "ragged"}}).kernel ==
         "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_ragged_raggedk_to_bf16");
   CHECK(planned({{"seqused", "k"}}).kernel == "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_usedk_to_bf16");
+  CHECK(planned({{"seqused", "qk"}, {"kv_layout", "ragged"}}).kernel ==
+        "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_raggedk_usedqk_to_bf16");
   CHECK(planned({}).field("dtype") == "nvfp4");
   CHECK(planned({{"sink", "per_head"}, {"softcap", "tanh"}, {"alibi", "per_head"}, {"split_kv", "on"}}).kernel ==
         "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_full_sink_softcap_alibi_split_to_bf16");

@@ -180,6 +180,7 @@ inline void add_mma_attention(std::vector<Problem>& problems) {
                               .seqused = kv_layout == KvLayout::dense ? UsedLengths::k : UsedLengths::none,
                               .q_layout = q_layout,
                               .kv_layout = kv_layout});
+  problems.push_back(Fmha{.arch = Arch::parse("sm_120a"), .format = BlockFormat::nvfp4, .seqused = UsedLengths::qk});
 }
 
 /// Attention over keys that are values too: on sm_90a it has a family of its own.
@@ -319,6 +320,9 @@ inline std::vector<Problem> every_fact() {
     AttentionQuantize facts{.q_layout = QueryLayout::ragged, .kv_layout = kv_layout};
     if (kv_layout == KvLayout::paged) facts.page_size = 16;
     if (kv_layout == KvLayout::dense) facts.seqused = UsedLengths::k;
+    problems.push_back(facts);
+    facts.q_layout = QueryLayout::dense;
+    facts.seqused = UsedLengths::qk;
     problems.push_back(facts);
   }
   const auto add_product = [&](const Gemm& facts) {

@@ -92,6 +92,16 @@ def test_fmha_nvfp4(random):
     assert emulator.findings == []
     assert cosine(o, attention(q, k, v, causal=True, lengths=lengths)[0]) > 0.97
 
+    q, queries = normal(random, (2, 140, 4, 64), bf16), numpy.array([3, 0], numpy.int32)
+    q[0, 3:] = q[1] = numpy.nan
+    places = {"block_table": table, "seqused_k": lengths, "seqused_q": queries}
+    o = tessera.fmha_nvfp4(tessera.attention_quantize(q, pool_k, pool_v, **places, device=emulator), device=emulator)
+    assert emulator.findings == []
+    assert cosine(o[:1, :3], attention(q[:1, :3], k[:1], v[:1], lengths=lengths[:1])[0]) > 0.97
+    assert (o[0, 3:] == 0).all() and (o[1] == 0).all()
+    with pytest.raises(tessera.UsageError, match="seqused_q goes with seqused_k"):
+        tessera.attention_quantize(q, q, q, seqused_q=queries, device=emulator)
+
 
 def test_kernel_is_bound_once_and_launched_often(qkv, random):
     q, k, v = qkv

@@ -19,7 +19,7 @@ struct AttentionQuantize {
   Arch arch{};
   int head_dim = 128;                         ///< 64 or 128
   DType dtype = DType::bf16;                  ///< of q, k and v: bf16 or f16
-  UsedLengths seqused = UsedLengths::none;    ///< k: valid lengths of the keys of each sequence, in memory
+  UsedLengths seqused = UsedLengths::none;    ///< valid lengths of each sequence, in memory
   QueryLayout q_layout = QueryLayout::dense;  ///< ragged: seqlen_q are the queries of all sequences
   KvLayout kv_layout = KvLayout::dense;       ///< how the keys of sequences lie in k and v
   std::optional<int> page_size{};             ///< keys of a page: with kv_layout paged

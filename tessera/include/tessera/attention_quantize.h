@@ -19,7 +19,7 @@ namespace tessera {
 struct AttentionQuantizeArguments {
   DevicePointer q = 0, k = 0, v = 0;
   DevicePointer q_units = 0, k_units = 0, v_units = 0;
-  DevicePointer cu_seqlens_q = 0, cu_seqlens_k = 0, seqused_k = 0, block_table = 0;
+  DevicePointer cu_seqlens_q = 0, cu_seqlens_k = 0, seqused_q = 0, seqused_k = 0, block_table = 0;
   DevicePointer q_mean = 0, k_mean = 0, delta_s = 0, row_shift = 0;
   std::int64_t batch = 1, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
   std::int64_t tokens_k = 0, pages = 0, max_pages = 0;
