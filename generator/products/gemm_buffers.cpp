@@ -65,8 +65,9 @@ TensorMapRecipe matrix_map(const ProductMatrix& matrix, TensorMapType type, cons
   map.swizzle = operand.swizzle;
   map.l2_promotion = TensorMapL2Promotion::l2_256b;
   // Packed rows have as many elements as their type's rule asks for; where K is 0 nothing inside is read.
-  const int least = type == TensorMapType::u4x16_align16b ? 128 : matrix.bits == 4 ? 2 : 1;
-  map.dims = {expression("max({}, {})", matrix.columns, least), expression("max({}, 1)", matrix.rows),
+  const int least = type == TensorMapType::u4x16_align16b ? 128 : matrix.bits == 4 && !operand.is_bytes ? 2 : 1;
+  const std::string columns = operand.is_bytes ? matrix.stored(matrix.columns) : matrix.columns;
+  map.dims = {expression("max({}, {})", columns, least), expression("max({}, 1)", matrix.rows),
               expression("max({}, 1)", matrix.matrices())};
   for (const std::string& stride : {matrix.pitch(), matrix.stride_l()}) {
     // A pitch of d that no map takes is rounded up: that d is stored without its map.
@@ -80,6 +81,7 @@ TensorMapRecipe matrix_map(const ProductMatrix& matrix, TensorMapType type, cons
 }
 
 TensorMapType value_map_type(OperandType type, const GemmLaunch::Operand& operand) {
+  if (operand.is_bytes) return TensorMapType::u8;
   if (operand_bits(type) == 4) return operand.is_padded ? TensorMapType::u4x16_align16b : TensorMapType::u4x16_align8b;
   return type == OperandType::f16    ? TensorMapType::f16
          : type == OperandType::bf16 ? TensorMapType::bf16

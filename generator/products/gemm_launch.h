@@ -25,6 +25,7 @@ struct GemmLaunch {
     std::vector<std::uint32_t> box{};  ///< innermost first
     TensorMapSwizzle swizzle = TensorMapSwizzle::b128;
     bool is_padded = false;  ///< values of 4 bits, with a byte each in shared memory
+    bool is_bytes = false;   ///< values of 4 bits whose map is one of bytes: every target has those
   };
   Operand a{}, b{}, d{};
   bool has_d_map = true;  ///< whether d leaves by TMA

@@ -397,14 +397,19 @@ GemmLaunch launch_of(const Config& config) {
   const auto [rows, columns] = tile_of(config);
   std::vector<std::uint32_t> a_box = extents_of(gemm_mma::a_box(config)), b_box = extents_of(gemm_mma::b_box(config));
   if (is_swapped) std::swap(a_box, b_box);
+  const bool is_bytes = gemm_mma::element_bits(config) == 4;
   GemmLaunch launch{.facts = config.facts,
                     .tiles = {.tile_m = rows, .tile_n = columns, .split_k = config.split_k},
                     .is_swapped = is_swapped,
                     .cluster_size = config.split_k,
                     .threads = gemm_mma::num_threads(config),
                     .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
-                    .a = {.box = std::move(a_box), .is_padded = gemm_mma::is_padded(config, config.facts.a_type)},
-                    .b = {.box = std::move(b_box), .is_padded = gemm_mma::is_padded(config, config.facts.b_type)},
+                    .a = {.box = std::move(a_box),
+                          .is_padded = gemm_mma::is_padded(config, config.facts.a_type),
+                          .is_bytes = is_bytes},
+                    .b = {.box = std::move(b_box),
+                          .is_padded = gemm_mma::is_padded(config, config.facts.b_type),
+                          .is_bytes = is_bytes},
                     .has_d_map = false,
                     .has_tensor_scales = gemm_mma::has_tensor_scales(config),
                     .pitch_remedy = "pad the rows of {}, which need not be dense"};

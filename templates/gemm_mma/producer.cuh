@@ -66,12 +66,12 @@ __device__ __forceinline__ void produce(const gemm::ProductParams& p, unsigned s
       ptx::mbarrier_arrive_expect_tx(full,
                                      a_copied_bytes(C) + b_copied_bytes(C) + sfa_slot_bytes(C) + sfb_slot_bytes(C));
       load_operand<C, a_layout(C), C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full,
-                                             tile.a_row, step * tile_k(C), tile.a_matrix);
+                                             tile.a_row, step * step_coordinates(C), tile.a_matrix);
 #pragma unroll
       for (int i = 0; i < products(C); ++i)
         load_operand<C, b_layout(C), C.tile_n>(i == 0 ? p.b : p.b2,
                                                smem + kLayout.b.offset + ring.slot * b_slot_bytes(C) + i * b_bytes(C),
-                                               full, tile.b_row, step * tile_k(C), tile.b_matrix);
+                                               full, tile.b_row, step * step_coordinates(C), tile.b_matrix);
       if constexpr (is_scaled(C)) {
         load_scales<C>(p.sfa, smem + kLayout.sfa.offset + ring.slot * sfa_slot_bytes(C), full, tile.a_scales, step);
 #pragma unroll

@@ -34,6 +34,7 @@
 //
 // Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle:
 //   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
+//             nvfp4, mxfp4 by mxfp4: as u8, so that k is k / 2, two values a byte
 //             mxfp4 beside mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be anything
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
@@ -148,6 +149,8 @@ TESSERA_HD constexpr int sum_columns(const Config& c) { return products(c) * c.t
 // Columns of D for so many of the sums of one product.
 TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return c.facts.gate == Gate::interleaved ? n / 2 : n; }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / element_bits(c); }
+// Coordinates of a step along K in the maps: of packed values of 4 bits a map has bytes.
+TESSERA_HD constexpr int step_coordinates(const Config& c) { return element_bits(c) == 4 ? kStepBytes : tile_k(c); }
 // Products along K of one instruction: 32 bytes of each operand's rows.
 inline constexpr int kChunks = kStepBytes / 32;
 
@@ -361,7 +364,7 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 
 // K-major: all rows of a step. MN-major: a panel.
 TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int rows) {
-  return layout == Layout::mn_major ? TmaBox{{panel_rows(c), tile_k(c), 1}} : TmaBox{{tile_k(c), rows, 1}};
+  return layout == Layout::mn_major ? TmaBox{{panel_rows(c), tile_k(c), 1}} : TmaBox{{step_coordinates(c), rows, 1}};
 }
 TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, a_layout(c), c.tile_m); }
 TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, b_layout(c), c.tile_n); }

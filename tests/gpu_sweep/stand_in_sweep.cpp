@@ -1,6 +1,7 @@
-// NVFP4 attention and MXFP8 products of sm_120a on a Hopper GPU, with stand-ins for the instructions that it
-// lacks (tests/support/stand_ins.h): drawn facts, tiles and shapes, compared with float64, and bit for bit with the
-// emulator's run of the kernel as it is for sm_120a. Barriers, loads, repacks and epilogues are the kernels' own.
+// NVFP4 attention, and products of NVFP4, MXFP4 and MXFP8, of sm_120a on a Hopper GPU, with stand-ins for the
+// instructions that it lacks (tests/support/stand_ins.h): drawn facts, tiles and shapes, compared with float64, and bit
+// for bit with the emulator's run of the kernel as it is for sm_120a. Barriers, loads, repacks and epilogues are the
+// kernels' own.
 //
 //   stand_in_sweep [--cases N] [--seed S] [--seconds T] [--only attention] [--emulate]
 //
@@ -143,11 +144,14 @@ class Sweep {
   }
 
   ProductCase drawn_product(std::uint64_t seed) {
-    // Tensor maps of packed e2m1 (u4x16) are not Hopper's: its products stay with the emulator.
-    constexpr const char* kTypes[][2] = {
-        {"mxfp8_e4m3", "mxfp8_e4m3"}, {"mxfp8_e5m2", "mxfp8_e5m2"}, {"mxfp8_e4m3", "mxfp8_e5m2"}};
+    // Tensor maps of e2m1 padded to bytes (u4x16) are not Hopper's: mxfp8 by mxfp4 stays with the emulator.
+    constexpr const char* kTypes[][2] = {{"nvfp4", "nvfp4"},
+                                         {"mxfp4", "mxfp4"},
+                                         {"mxfp8_e4m3", "mxfp8_e4m3"},
+                                         {"mxfp8_e5m2", "mxfp8_e5m2"},
+                                         {"mxfp8_e4m3", "mxfp8_e5m2"}};
     constexpr const char* kResults[] = {"bf16", "f32", "f16", "nvfp4", "mxfp4", "mxfp8_e4m3"};
-    const auto& types = kTypes[pick(0, 2)];
+    const auto& types = kTypes[pick(0, 4)];
     ProductCase test{.name = fmt::format("seed {}", seed), .fields = {{"arch", "sm_120a"}}, .sizes = {}};
     test.fields.emplace_back("dtype", types[0]);
     test.fields.emplace_back("b_dtype", types[1]);
