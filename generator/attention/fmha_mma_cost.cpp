@@ -25,6 +25,7 @@ constexpr double kUncovered = 0.1;    // of what the greater of computing and me
 constexpr double kNarrowSpan = 0.05;  // for each halving of the swizzle span: more boxes, bank conflicts
 constexpr Hint kUsualLength = 4096;
 constexpr Hint kUsualHeads = 32;
+constexpr Hint kUsualListed = 2048, kUsualWindow = 128;  // of a query's list, and beside it
 
 double size_of(Hint hint, Hint usual) { return static_cast<double>(hint < 0 ? usual : std::max<Hint>(hint, 1)); }
 
@@ -67,6 +68,7 @@ std::string_view limit_of(const Step& s) {
 
 /// Keys that a tile walks over, in the mean.
 double keys_of_tile(const fmha::Config& c, const Fmha& p, double queries, double keys) {
+  if (fmha::has_pools(c)) return keys;
   const double rows = std::min(queries, std::ceil(1.0 * c.tile_m / c.pack_gqa));
   double seen = keys;
   if (c.facts.mask == Mask::causal) seen = std::clamp(keys - (queries - rows) / 2, 1.0, keys);
@@ -80,9 +82,12 @@ double keys_of_tile(const fmha::Config& c, const Fmha& p, double queries, double
 
 FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice& device) {
   const double batch = size_of(p.batch, 1), queries = size_of(p.seqlen_q, kUsualLength);
-  const double keys = size_of(p.seqlen_k, kUsualLength), heads_q = size_of(p.heads_q, kUsualHeads) * batch;
+  const bool has_pools = fmha::has_pools(c);
+  const double listed = size_of(p.topk, kUsualListed), window = size_of(p.seqlen_swa, kUsualWindow);
+  const double places_of_keys = size_of(p.seqlen_k, kUsualLength);
+  const double keys = has_pools ? listed + window : places_of_keys, heads_q = size_of(p.heads_q, kUsualHeads) * batch;
   const double heads_kv = p.heads_kv < 0 ? heads_q / c.pack_gqa : size_of(p.heads_kv, 1) * batch;
-  const double heads = fmha::is_packed(c) ? heads_kv : heads_q, rows = queries * c.pack_gqa;
+  const double heads = fmha::is_packed(c) ? heads_kv : heads_q, rows = queries * fmha::padded_heads(c);
   const double tiles = std::ceil(rows / c.tile_m) * heads, places = device.device.sms * fmha::ctas_per_sm(c);
   const double seen = keys_of_tile(c, p, queries, keys);
   double parts = 1;
@@ -99,8 +104,9 @@ FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice&
   const double rounds = tiles * parts / places;
   const double computed = (has_fmha_cost(p) ? std::ceil(rounds) : std::max(1.0, rounds)) * tile * narrow;
   const double columns = c.facts.head_dim + c.facts.head_dim_v;
-  double bytes =
-      columns * heads_q * queries * dtype_bytes(c.facts.dtype) + heads_kv * keys * bytes_of_keys(c.facts, columns);
+  // Of a pool as many rows as there are, or as all lists have places.
+  const double read = has_pools ? std::min(places_of_keys, batch * queries * listed) + batch * window : heads_kv * keys;
+  double bytes = columns * heads_q * queries * dtype_bytes(c.facts.dtype) + read * bytes_of_keys(c.facts, columns);
   if (fmha::is_split(c)) bytes += 8 * parts * heads_q * queries * (c.facts.head_dim_v + 2);
   const double memory = bytes / device.memory_bytes;
 

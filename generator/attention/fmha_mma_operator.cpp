@@ -80,8 +80,10 @@ void FmhaMmaOperator::require_facts(const Fmha& problem) {
   FmhaOperator::require_facts(problem);
   if (is_8_bit(attention_facts(problem)) && problem.tile_m == fmha::kRowsOfWarpMma)
     refuse("dtype e4m3 with tile_m 16", "tile_m 64");
-  if (problem.kv_pools != KvPools::dense) refuse(fmt::format("kv_pools {}", to_word(problem.kv_pools)), "dense");
-  if (problem.v_layout == Layout::k_major) refuse("v_layout k", "mn");
+  if (problem.tile_m == fmha::kRowsOfWarpMma && problem.kv_pools != KvPools::dense)
+    refuse("kv_pools with tile_m 16", "tile_m 64");
+  if (problem.tile_m == fmha::kRowsOfWarpMma && problem.v_layout == Layout::k_major)
+    refuse("v_layout k with tile_m 16", "tile_m 64");
 }
 
 std::vector<fmha::Config> FmhaMmaOperator::candidates(const Fmha& asked) {

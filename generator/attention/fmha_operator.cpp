@@ -376,6 +376,9 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::tile_m_of_warps:
       return fmt::format("tile_m {} with mma_kind mma.f16, {}, 64, 128 or 256 needed", found, bound);
     case Rule::facts_of_warps:
+      if (fmha::has_pools(config) || config.facts.v_layout == Layout::k_major)
+        return fmt::format("tile_m 16 with {}: warps that share a block's keys have no code for it: take tile_m 64",
+                           fmha::has_pools(config) ? "two pools of keys" : "v_layout k");
       return fmt::format("tile_m 16 with head_dim {}, a multiple of 16 needed: take tile_m 64",
                          head_dims_text(config.facts.head_dim, config.facts.head_dim_v));
     case Rule::pools_need_cp_async:

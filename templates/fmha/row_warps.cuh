@@ -19,6 +19,7 @@
 #include "fmha/consumer.cuh"
 #include "fmha/mask.cuh"
 #include "fmha/matmul.cuh"
+#include "fmha/pools.cuh"
 #include "fmha/softmax.cuh"
 #include "fmha/tree.cuh"
 #include "fmha/warps.cuh"
@@ -79,7 +80,9 @@ struct RowConsumer : Consumer<C> {
   using QueryFragments = Operands[holds_queries(C) ? kScoreSteps : 1];
   using Outputs = Accumulator<C>[kGroups];
   using KeyRows = LaneRows<key_span_bytes(C.facts, C.swizzle, qk_columns(C)), C.tile_n>;
-  using ValueRows = LaneRows<key_span_bytes(C.facts, C.swizzle, v_columns(C)), C.tile_n>;
+  // Of a V whose keys are contiguous rows are columns, and chunks have keys: they lie as K's do.
+  static constexpr bool kIsKMajorV = C.facts.v_layout == Layout::k_major;
+  using ValueRows = LaneRows<key_span_bytes(C.facts, C.swizzle, v_columns(C)), kIsKMajorV ? v_columns(C) : C.tile_n>;
 
   RowStatistics of_groups[kGroups] = {};  // in place of rows
   float slopes_of_groups[kGroups][2] = {};
@@ -308,7 +311,8 @@ struct RowConsumer : Consumer<C> {
     constexpr int kSteps = C.tile_n / kKeysOfStep, kChunksOfUnit = kIs8Bit ? 1 : 2;
     constexpr int kPairs = (kChunksOfV + kChunksOfUnit - 1) / kChunksOfUnit, kParts = (kPairs + kGroups - 1) / kGroups;
     const int lane = own_lane();
-    const ValueRows pair(this->smem + kLayout.v.offset, row_of_value(lane), chunk_of_value(lane));
+    const ValueRows pair(this->smem + kLayout.v.offset, kIsKMajorV ? row_of_key(lane) : row_of_value(lane),
+                         kIsKMajorV ? chunk_of_key(lane) : chunk_of_value(lane));
     const ValueRows single(this->smem + kLayout.v.offset, kIs8Bit ? lane : row_of_value(lane), 0);
     const unsigned scales = this->smem + kLayout.v_scales.offset + this->kv.slot() * scale_slot_bytes(C, v_columns(C)) +
                             lane % 4 * 2 * kScalesOfV;
@@ -326,6 +330,10 @@ struct RowConsumer : Consumer<C> {
     }
     const auto fetch = [&](int i) {
       const int chunk = i % kPairs * kChunksOfUnit;
+      if constexpr (kIsKMajorV) {
+        ptx::ldmatrix_x4(pair.at(offset, i / kPairs * 2, chunk * 8), words[i % 2]);
+        return;
+      }
       const ValueRows& rows = !kIs8Bit && chunk + 1 < kChunksOfV ? pair : single;
       ptx::ldmatrix_x4_trans(rows.at(offset, chunk, i / kPairs * kKeysOfStep), words[i % 2]);
     };
@@ -387,12 +395,17 @@ struct RowConsumer : Consumer<C> {
   }
 
   // References move where some row's scores exceed its own by much; O follows.
-  __device__ __forceinline__ void follow_maxima(Scores<C> (&scores)[kGroups], Outputs& outputs) {
+  __device__ __forceinline__ void follow_maxima(Scores<C> (&scores)[kGroups], Outputs& outputs,
+                                                const PresentKeys<C>& present) {
     float max[kGroups][2];
     bool is_exceeded = false;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      fix_up_of(scores[g], g);
+      if constexpr (has_pools(C)) {
+        present.hide_others(scores[g], this->scale);
+      } else {
+        fix_up_of(scores[g], g);
+      }
       find_maxima(scores[g], this->scale, max[g]);
       if constexpr (has_split_size(C.facts) && is_ragged(C.facts))
         as_group(g, [&] { this->leave_out_foreign_rows(max[g]); });
@@ -418,9 +431,11 @@ struct RowConsumer : Consumer<C> {
     at.advance();
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.k_full>(this->smem, at.slot()), at.parity());
     multiply_queries(scores, held, at.slot() * k_slot_bytes(C));
+    [[maybe_unused]] PresentKeys<C> present;
+    if constexpr (has_pools(C)) present.load(this->smem, at.slot());
     end_reads();
     this->template release<kBarriers.k_empty>(at);
-    follow_maxima(scores, outputs);
+    follow_maxima(scores, outputs, present);
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_full>(this->smem, at.slot()), at.parity());
     multiply_values(outputs, scores, at.slot() * v_slot_bytes(C));
     end_reads();

@@ -50,7 +50,7 @@ enum class Rule {
   tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
   tile_m_out_of_range,             // tile_m; 256
   tile_m_of_warps,                 // tile_m; 16 (mma.sync M): or 64, 128, 256
-  facts_of_warps,                  // 1 for each of: CTA pairs, 8 bits in all, pools, K-major V, padded columns; 0
+  facts_of_warps,                  // CTA pairs; with tile_m 16 8 bits, pools, K-major V, padded columns; 0
   tile_n_not_multiple_of_16,       // tile_n; 16, of 8 bits 32 (wgmma K of P V), shared by four warps 64
   tile_n_out_of_range,             // tile_n; 256 (wgmma N of Q K^T, TMA box)
   stages_out_of_range,             // stages; 8

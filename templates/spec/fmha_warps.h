@@ -78,8 +78,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_warps(const Config& c) {
   constexpr int kKeys = 16 * kConsumerWarps;
   if (shares_blocks(c) && (c.tile_n < kKeys || c.tile_n % kKeys != 0))
     return {Rule::tile_n_not_multiple_of_16, c.tile_n, kKeys};
-  const int others = (c.facts.head_dim > 256) + (shares_blocks(c) && is_8_bit(c.facts)) + has_pools(c) +
-                     (c.facts.v_layout == Layout::k_major) + (shares_blocks(c) && is_padded(c.facts));
+  // Four warps that share a block's keys have no code for what they would share of these.
+  const int of_shared = is_8_bit(c.facts) + has_pools(c) + (c.facts.v_layout == Layout::k_major) + is_padded(c.facts);
+  const int others = (c.facts.head_dim > 256) + (shares_blocks(c) ? of_shared : 0);
   if (others != 0) return {Rule::facts_of_warps, others, 0};
   return {};
 }

@@ -1,7 +1,8 @@
-// Attention over two pools of keys, rows by a list and a window, in the emulator against float64: of both families.
+// Attention over two pools of keys, rows by a list and a window, in the emulator against float64: of every family.
 #include <doctest/doctest.h>
 
 #include "tests/emulated/fmha_run.h"
+#include "tests/support/sample.h"
 
 namespace tessera::fmha_pools_test {
 namespace {
@@ -98,6 +99,32 @@ TEST_CASE("attention over pools on sm_90a: tiles, padded heads, scales that are 
   Fmha plain = problem_of("sm_90a", 16, 65, Mask::none);
   plain.swizzle = Swizzle::none;
   check(plain, {1, 65, 1, 2, 100, 16}, {.topk = 40, .seqlen_swa = 33}, *compiler);
+}
+
+TEST_CASE("attention over pools by mma.sync: types, head_dims, numbers of heads, tiles, empty pools, any scale") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  testing::Sample sample(6);
+  std::uint64_t seed = 1;
+  const auto check_mma = [&](Fmha problem, reference::FmhaSizes sizes, const testing::FmhaLaunchFacts& facts) {
+    problem.arch = Arch::parse(++seed % 4 == 0 ? "sm_90a" : "sm_120a");
+    problem.mma_kind = MmaKind::mma_f16;
+    if (sample.takes())
+      testing::check_runs(problem, sizes, *compiler, {Schedule::lazy, Schedule::adversarial}, 1, facts);
+  };
+  const testing::FmhaLaunchFacts kPools[] = {
+      {.topk = 130, .seqlen_swa = 30}, {.topk = 0, .seqlen_swa = 150},
+      {.topk = 150, .seqlen_swa = 0},  {.topk = 0, .seqlen_swa = 0},
+      {.topk = 60, .seqlen_swa = 200}, {.softmax_scale = -0.125, .topk = 70, .seqlen_swa = 40}};
+  for (const int head_dim : {128, 16, 32, 64, 72, 80, 96, 160, 192, 256})
+    for (const int heads : {16, 1, 10, 65, 130, 256}) {
+      const auto& facts = kPools[seed % std::size(kPools)];
+      Fmha problem = problem_of("sm_120a", head_dim, heads, seed % 2 == 0 ? Mask::none : Mask::causal);
+      if (seed % 3 == 0) problem.dtype = DType::f16;
+      if (seed % 3 == 1) problem.tile_m = head_dim <= 128 && seed % 2 == 0 ? 256 : 64;
+      if (seed % 5 == 2 && head_dim <= 128) problem.tile_n = 48;
+      check_mma(problem, {2, heads, 1, 3, facts.topk > 0 ? 200 : 0, head_dim}, facts);
+    }
 }
 
 }  // namespace

@@ -403,8 +403,10 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
         "fmha has no kernel for head_dim_v 512 (O of 16 rows: 256 registers a thread, 255 there are) on sm_121f");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==
         "fmha has no kernel for mma_kind wgmma.f16 on sm_120a: take mma.f16");
-  CHECK(unsupported("fmha", {{"mma_kind", "mma.f16"}, {"v_layout", "k"}}) ==
-        "fmha has no kernel for v_layout k with mma_kind mma.f16: take wgmma.f16");
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"tile_m", "16"}, {"v_layout", "k"}}) ==
+        "fmha has no kernel for v_layout k with tile_m 16 on sm_120a: take tile_m 64");
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"tile_m", "16"}, {"kv_pools", "sparse_window"}}) ==
+        "fmha has no kernel for kv_pools with tile_m 16 on sm_120a: take tile_m 64");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"tile_m", "128"}, {"tile_n", "128"}, {"stages", "2"}}) ==
         "head_dim 128, tile 128x128, 2 stages, mma.sync: 163,968 bytes of shared memory, 101,376 allowed: drop a "
         "stage");
