@@ -1,6 +1,7 @@
 """Cases that are programs of bench/peers, or tests: run one after the other, their output kept, gone on with where the last call stopped."""
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -112,8 +113,15 @@ def parser_of(doc, folder):
     return parser
 
 
-def conclude_with(verdicts, table):
-    """Prints the verdicts, writes them, and says whether a bar is missed."""
+def say_absent(peers, consequence):
+    """Of libraries, by the module that is imported, those that cannot be."""
+    for module, name in peers.items():
+        if importlib.util.find_spec(module) is None:
+            print(f"{name} cannot be imported: {consequence}", flush=True)
+
+
+def conclude_with(verdicts, table, published=()):
+    """Prints the verdicts, writes them, and says whether a bar is missed. published: figures of which some may stand in them."""
 
     def conclude(all_cases, results):
         found = verdicts({case.name: results.log(case) for case in all_cases})
@@ -121,6 +129,8 @@ def conclude_with(verdicts, table):
         for case in all_cases:
             if reason := results.state(case).get("reason"):
                 text += f"\n{case.name}: {reason}\n"
+        if published and any("published figure" in one.measured for one in found):
+            text += "\nPublished figures:\n" + "".join(f"- {of['source']}\n" for of in published)
         print(text, end="")
         (results.folder / "verdict.md").write_text(text, encoding="utf-8")
         return any(one.status == "missed" and not one.is_goal for one in found)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """An indexer's scores beside DeepGEMM's fp8_mqa_logits and paged form, where it can be imported, and beside limits.
 
-Random normal data, e4m3 queries and keys. Ragged: query i of m sees keys 0 to n - m + i. Paged: sequences of one length, random pages of 64
+Random normal data, e4m3 queries and keys; with --format mxfp4 random codes of e2m1 and scales about 1, and no peer (its kernels for them want Blackwell). Ragged: query i of m sees keys 0 to n - m + i. Paged: sequences of one length, random pages of 64
 keys. A graph of at least 20 launches walks over copies of operands and scores that together are more than four times the L2; graphs take
 turns; microseconds are the median graph over its launches. `relu` is head products of a cycle and multiprocessor at the greatest SM clock:
 32 are what 8-bit tensor cores do with head_dim 128. The paged form stands beside a plain read of the cache's bytes. Some rows are compared
 with fp32 before they are timed. Prints a Markdown table.
 
   python3 bench/peers/indexer.py --library build/bench/peers/libtessera_peer_shim.so [--reader libplain_read.so] [--form ragged,paged]
-      [--pins "tile_q=2,consumers=3;"] [--outside unwritten] [--score-dtype f32] [--repeat 5] [--output FILE]
+      [--format e4m3] [--pins "tile_q=2,consumers=3;"] [--outside unwritten] [--score-dtype f32] [--repeat 5] [--output FILE]
 """
 import argparse
 import ctypes
@@ -22,6 +22,7 @@ from fmha_decode import ROTATED_BYTES, graph_of, times_us
 from named_launch import Kernel
 
 E4M3 = torch.float8_e4m3fn
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 RAGGED = [(m, n, h) for m, n in ((2048, 8192), (2048, 65536), (8192, 8192), (8192, 65536)) for h in (64, 32)]
 PAGED = [(256, n, next_n, h) for n in (4096, 8192, 65536) for next_n in (1, 2) for h in (64, 32)] + [(1, 131072, 1, 64), (64, 32768, 1, 64)]
 
@@ -32,6 +33,22 @@ def normal(*shape):
     for i in range(0, shape[0], 4096):
         rows[i:i + 4096] = torch.randn(rows[i:i + 4096].shape, device="cuda", dtype=torch.bfloat16).to(E4M3)
     return out
+
+
+def codes_of(*shape):
+    return torch.randint(0, 256, shape, device="cuda", dtype=torch.uint8)
+
+
+def powers_of(*shape):
+    return torch.randint(124, 131, (*shape, 4), device="cuda", dtype=torch.uint8)
+
+
+def widened(codes, scales):
+    """e2m1 with ue8m0 for 32, in float64."""
+    table = torch.tensor(E2M1 + [-x for x in E2M1], device="cuda", dtype=torch.float64)
+    values = torch.stack([table[(codes & 15).long()], table[(codes >> 4).long()]], -1).flatten(-2)
+    powers = torch.exp2(scales[..., :values.shape[-1] // 32].double() - 127)
+    return values * powers.repeat_interleave(32, -1)
 
 
 def expected(q, k, scales, weights):
@@ -57,51 +74,66 @@ def copies_of(bytes_):
     return min(max(1, -(-ROTATED_BYTES // bytes_)), 32)
 
 
+def ragged_row(one, i, end):
+    if "q_scales" not in one:
+        return expected(one["q"][i], one["k"][:end], one["k_scales"][:end], one["weights"][i])
+    return expected(widened(one["q"][i], one["q_scales"][i]), widened(one["k"][:end], one["k_scales"][:end]), torch.ones(int(end), device="cuda"), one["weights"][i])
+
+
 def ragged(library, deep_gemm, m, n, heads, head_dim, selectors, arguments):
     dtype = torch.float32 if arguments.score_dtype == "f32" else torch.bfloat16
-    copies = copies_of(m * heads * head_dim + n * head_dim + m * n * dtype.itemsize)
+    is_fp4 = arguments.format == "mxfp4"
+    row = head_dim // 2 if is_fp4 else head_dim
+    copies = copies_of(m * heads * row + n * row + m * n * dtype.itemsize)
     ks = torch.zeros(m, device="cuda", dtype=torch.int32)
     ke = torch.arange(n - m + 1, n + 1, device="cuda", dtype=torch.int32)
-    sets = [dict(q=normal(m, heads, head_dim), weights=torch.randn(m, heads, device="cuda"), k=normal(n, head_dim),
-                 k_scales=torch.rand(n, device="cuda") + 0.5, ks=ks, ke=ke, scores=torch.empty(m, n, device="cuda", dtype=dtype)) for _ in range(copies)]
+    sets = [dict(weights=torch.randn(m, heads, device="cuda"), ks=ks, ke=ke, scores=torch.empty(m, n, device="cuda", dtype=dtype)) for _ in range(copies)]
+    for one in sets:
+        if is_fp4:
+            one |= dict(q=codes_of(m, heads, row), q_scales=powers_of(m, heads), k=codes_of(n, row), k_scales=powers_of(n))
+        else:
+            one |= dict(q=normal(m, heads, head_dim), k=normal(n, head_dim), k_scales=torch.rand(n, device="cuda") + 0.5)
     results = []
     for chosen in selectors:
-        kernel = kernel_of(library, f"heads={heads},head_dim={head_dim},outside={arguments.outside},score_dtype={arguments.score_dtype},m={m},n={n}{chosen}")
+        kernel = kernel_of(library, f"heads={heads},head_dim={head_dim},format={arguments.format},outside={arguments.outside},"
+                                    f"score_dtype={arguments.score_dtype},m={m},n={n}{chosen}")
         if kernel is None:
             continue
         launches = [kernel.bind(m=m, n=n, **one) for one in sets]
         launches[0]()
         torch.cuda.synchronize()
         one = sets[0]
-        error = max(require(one["scores"][i, :ke[i]], expected(one["q"][i], one["k"][:ke[i]], one["k_scales"][:ke[i]], one["weights"][i]), kernel.name)
-                    for i in (0, m // 2 + 1, m - 1))
+        error = max(require(one["scores"][i, :ke[i]], ragged_row(one, i, ke[i]), kernel.name) for i in (0, m // 2 + 1, m - 1))
         results.append((kernel.name, error, launches))
     if deep_gemm is not None:
         results.append(("DeepGEMM", float("nan"), [
             lambda one=one: deep_gemm.fp8_fp4_mqa_logits((one["q"], None), (one["k"], one["k_scales"]), one["weights"], ks, ke,
                                                          clean_logits=arguments.outside == "minus_inf", max_seqlen_k=0, logits_dtype=dtype) for one in sets]))
     pairs = int((ke - ks).long().sum())
-    return results, pairs, m * heads * head_dim + n * (head_dim + 4) + pairs * dtype.itemsize, None
+    return results, pairs, m * heads * row + n * (row + 4) + pairs * dtype.itemsize, None
 
 
 def paged(library, deep_gemm, batch, n, next_n, heads, head_dim, selectors, arguments):
     dtype = torch.float32 if arguments.score_dtype == "f32" else torch.bfloat16
-    each, page_bytes = -(-n // 64), 64 * (head_dim + 4)
+    is_fp4 = arguments.format == "mxfp4"
+    row = head_dim // 2 if is_fp4 else head_dim
+    each, page_bytes = -(-n // 64), 64 * (row + 4)
     pages = batch * each
     copies = copies_of(pages * page_bytes)
     lengths = torch.full((batch,), n, device="cuda", dtype=torch.int32)
     sets = []
     for _ in range(copies):
         cache = torch.empty(pages, page_bytes, device="cuda", dtype=torch.uint8)
-        cache[:, :64 * head_dim] = normal(pages, 64 * head_dim).view(torch.uint8)
-        cache[:, 64 * head_dim:] = (torch.rand(pages, 64, device="cuda") + 0.5).view(torch.uint8)
-        sets.append(dict(q=normal(batch, next_n, heads, head_dim), weights=torch.randn(batch, next_n, heads, device="cuda"), cache=cache,
+        cache[:, :64 * row] = codes_of(pages, 64 * row) if is_fp4 else normal(pages, 64 * row).view(torch.uint8)
+        cache[:, 64 * row:] = powers_of(pages, 64).view(pages, -1) if is_fp4 else (torch.rand(pages, 64, device="cuda") + 0.5).view(torch.uint8)
+        more = dict(q_scales=powers_of(batch, next_n, heads)) if is_fp4 else {}
+        sets.append(more | dict(q=codes_of(batch, next_n, heads, row) if is_fp4 else normal(batch, next_n, heads, head_dim), weights=torch.randn(batch, next_n, heads, device="cuda"), cache=cache,
                          block_table=torch.randperm(pages, device="cuda").to(torch.int32).view(batch, each), context_lens=lengths,
                          scores=torch.empty(batch * next_n, n, device="cuda", dtype=dtype)))
     results = []
     for chosen in selectors:
-        kernel = kernel_of(library, f"kv_layout=paged,next_n={next_n},heads={heads},head_dim={head_dim},outside={arguments.outside},"
-                                    f"score_dtype={arguments.score_dtype},batch={batch}{chosen}")
+        kernel = kernel_of(library, f"kv_layout=paged,next_n={next_n},heads={heads},head_dim={head_dim},format={arguments.format},"
+                                    f"outside={arguments.outside},score_dtype={arguments.score_dtype},batch={batch}{chosen}")
         if kernel is None:
             continue
         launches = [kernel.bind(batch=batch, pages=pages, max_pages=each, columns=n, **one) for one in sets]
@@ -109,9 +141,12 @@ def paged(library, deep_gemm, batch, n, next_n, heads, head_dim, selectors, argu
         torch.cuda.synchronize()
         one, b = sets[0], batch - 1
         rows = one["cache"][one["block_table"][b].long()]
-        k = rows[:, :64 * head_dim].contiguous().view(E4M3).view(-1, head_dim)
-        scales = rows[:, 64 * head_dim:].contiguous().view(torch.float32).view(-1)
-        error = require(one["scores"][b * next_n + next_n - 1], expected(one["q"][b, -1], k[:n], scales[:n], one["weights"][b, -1]), kernel.name)
+        k, scales, q = rows[:, :64 * row].contiguous(), rows[:, 64 * row:].contiguous(), one["q"][b, -1]
+        if is_fp4:
+            k, q, scales = widened(k.view(-1, row), scales.view(-1, 4)), widened(q, one["q_scales"][b, -1]), torch.ones(each * 64, device="cuda")
+        else:
+            k, scales = k.view(E4M3).view(-1, row), scales.view(torch.float32).view(-1)
+        error = require(one["scores"][b * next_n + next_n - 1], expected(q, k[:n], scales[:n], one["weights"][b, -1]), kernel.name)
         results.append((kernel.name, error, launches))
     if deep_gemm is not None:
         each_len = lengths[:, None] - torch.arange(next_n - 1, -1, -1, device="cuda", dtype=torch.int32)[None]
@@ -120,7 +155,7 @@ def paged(library, deep_gemm, batch, n, next_n, heads, head_dim, selectors, argu
             lambda one=one: deep_gemm.fp8_fp4_paged_mqa_logits((one["q"], None), one["cache"].view(pages, 64, 1, head_dim + 4), one["weights"].view(-1, heads), each_len,
                                                                one["block_table"], schedule, n, clean_logits=False, logits_dtype=dtype) for one in sets]))
     pairs = batch * (next_n * n - next_n * (next_n - 1) // 2)
-    return results, pairs, batch * n * (head_dim + 4) + batch * next_n * n * dtype.itemsize, [(one["cache"], pages * page_bytes) for one in sets]
+    return results, pairs, batch * n * (row + 4) + batch * next_n * n * dtype.itemsize, [(one["cache"], pages * page_bytes) for one in sets]
 
 
 def main():
@@ -131,6 +166,7 @@ def main():
     parser.add_argument("--ragged", help="MxNxHEADS, several separated by commas")
     parser.add_argument("--paged", help="BATCHxKEYSxNEXT_NxHEADS, several separated by commas")
     parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--format", default="e4m3", choices=("e4m3", "mxfp4"))
     parser.add_argument("--score-dtype", default="f32")
     parser.add_argument("--outside", default="unwritten")
     parser.add_argument("--pins", default="", help="several sets, separated by ;")
@@ -143,6 +179,8 @@ def main():
     try:
         import deep_gemm
     except ImportError:
+        deep_gemm = None
+    if arguments.format == "mxfp4":
         deep_gemm = None
     clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False).stdout.strip()
     mhz = float(clocks.split(",")[1].split()[0])

@@ -4,7 +4,8 @@
 Random normal rows; the chains of `rows` write the caches. Every query lists --topk rows at random. 256 MB are written before each launch to
 empty the L2; events; medians. Two queries' o are compared with float64 attention over the bf16 rows that were written: at most 5e-3 apart for rows, 4e-2
 for e4m3 with its three bits of fraction, 0.12 for e2m1 with one. FLOPs are 2 heads queries topk (head_dim + 512). "of the read": the time in which as many bytes as are
-gathered (once for each query) pass through plain_read.cu, over ours. FlashMLA is not called.
+gathered (once for each query) pass through plain_read.cu, over ours. FlashMLA (flash_mla) stands beside where it can be imported: its sparse decode of the same
+cache of 656 bytes, and its sparse prefill of the same bf16 rows where one sequence has all queries; its o is compared with float64 likewise.
 
   python3 bench/peers/sparse_attention.py --library build/bench/peers/libtessera_peer_shim.so [--heads 128,64,16] [--cases 128x1,128x2,1x4096]
       [--caches rows,mla_656,mla_584,mla_384] [--topk 2048] [--rows 524288] [--repeat 15] [--output FILE]
@@ -22,6 +23,11 @@ from in_turns import medians_us
 from named_launch import Kernel
 
 PAGE = 64
+try:
+    import flash_mla
+except ImportError:
+    flash_mla = None
+
 HEAD_DIMS = {"rows": (576, 512), "mla_656": (576,), "mla_584": (512,), "mla_384": (512,)}
 MOST = {"rows": 5e-3, "mla_656": 4e-2, "mla_584": 4e-2, "mla_384": 0.12}
 BYTES = {"mla_656": 656, "mla_584": 584, "mla_384": 384}
@@ -50,6 +56,22 @@ def error_of(o, q, rows, indices):
     return worst
 
 
+def theirs(cache, q, rows, keys, indices):
+    """FlashMLA's launch, which gives o; None for what it has no kernel for."""
+    batch, queries, heads, head_dim = q.shape
+    scale = head_dim ** -0.5
+    if flash_mla is None or heads < 64:
+        return None
+    if cache == "mla_656":
+        metadata, _ = flash_mla.get_mla_metadata()
+        pool = keys.view(-1, PAGE, 1, BYTES[cache]).view(torch.float8_e4m3fn)
+        return lambda: flash_mla.flash_mla_with_kvcache(q, pool, None, None, 512, metadata, None, scale, is_fp8_kvcache=True, indices=indices)[0]
+    if cache == "rows" and batch == 1:
+        flat = indices.view(queries, 1, -1)
+        return lambda: flash_mla.flash_mla_sparse_fwd(q[0], rows.view(-1, 1, head_dim), flat, scale)[0][None]
+    return None
+
+
 def cell(library, reader, cache, head_dim, heads, batch, queries, topk, rows, keys, flush, repeat, pins):
     q = torch.randn(batch, queries, heads, head_dim, device="cuda").bfloat16()
     indices = torch.randint(0, rows.shape[0], (batch, queries, topk), device="cuda", dtype=torch.int32)
@@ -64,11 +86,14 @@ def cell(library, reader, cache, head_dim, heads, batch, queries, topk, rows, ke
     error = error_of(o, q, rows, indices)
     if not error < MOST[cache]:
         sys.exit(f"wrong by {error:.1e}: {kernel.name}, {batch} x {queries}")
+    peer = theirs(cache, q, rows, keys, indices)
+    if peer is not None and not error_of(peer(), q, rows, indices) < MOST[cache]:
+        sys.exit(f"FlashMLA is called wrongly: {cache}, {batch} x {queries}")
     gathered = min(batch * queries * topk * (BYTES[cache] if cache in BYTES else 2 * head_dim), 8 << 30)
     flat, out = torch.empty(gathered, device="cuda", dtype=torch.uint8), torch.empty(16, device="cuda", dtype=torch.uint8)
     read = lambda: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(flat.data_ptr()), ctypes.c_longlong(gathered), ctypes.c_void_p(out.data_ptr()))
-    ours, plain = medians_us([launch, read], repeat, flush)
-    return kernel.name, ours, plain
+    ours, plain, *others = medians_us([launch, read] + ([peer] if peer else []), repeat, flush)
+    return kernel.name, ours, plain, others[0] if others else float("nan")
 
 
 def main():
@@ -89,7 +114,7 @@ def main():
     clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
                             capture_output=True, text=True, check=False).stdout.strip()
     lines = [f"{clocks}, PyTorch {torch.__version__}, commit {arguments.commit}", "", f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| keys | head_dim | heads | queries | us | TFLOP/s | of the read | kernel |", "|---|---|---|---|---|---|---|---|"]
+             "| keys | head_dim | heads | queries | us | TFLOP/s | of the read | FlashMLA us | times FlashMLA | kernel |", "|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     for cache in arguments.caches.split(","):
         for head_dim in HEAD_DIMS[cache]:
@@ -98,10 +123,10 @@ def main():
             for heads in map(int, arguments.heads.split(",")):
                 for case in arguments.cases.split(","):
                     batch, queries = map(int, case.split("x"))
-                    name, us, plain = cell(library, reader, cache, head_dim, heads, batch, queries, arguments.topk, rows, keys, flush,
+                    name, us, plain, peer = cell(library, reader, cache, head_dim, heads, batch, queries, arguments.topk, rows, keys, flush,
                                            arguments.repeat if batch * queries < 1024 else 5, arguments.pins)
                     rate = 2e-6 * heads * batch * queries * arguments.topk * (head_dim + 512) / us
-                    lines.append(f"| {cache} | {head_dim} | {heads} | {batch} x {queries} | {us:.1f} | {rate:.0f} | {plain / us:.3f} | "
+                    lines.append(f"| {cache} | {head_dim} | {heads} | {batch} x {queries} | {us:.1f} | {rate:.0f} | {plain / us:.3f} | {peer:.1f} | {peer / us:.3f} | "
                                  f"{name.split('latent_sm90a_')[-1]} |")
                     print(lines[-1], flush=True)
             del rows, keys
