@@ -7,12 +7,12 @@
 //          (widened_unit). Six significant bits: nothing is rounded. NaN, the scale 0x7F, counts as 480.
 //   mxfp8  A code of e4m3 is widened as without a scale, and multiplied with a power of two.
 //
-// Nibble j of a word's halves is column j of eight and column j + 4. A product with two powers of two brings a pair's
-// signs and magnitudes to their places at once, by an instruction that does not run where masks and shifts do. Sums
-// over columns do not ask for their order, so mma.sync's operands have these pairs as they are.
+// Nibble j of a word's halves is column j of eight and column j + 4. Sums over columns do not ask for their order, so
+// mma.sync's operands have these pairs as they are.
 #pragma once
 
 #include "attention/widen.cuh"
+#include "common/e2m1_bf16.cuh"
 #include "ptx/math.cuh"
 #include "ptx/pairs.cuh"
 #include "ptx/shared.cuh"
@@ -25,11 +25,6 @@ namespace tessera::attention {
 template <KvFormat kFormat>
 inline constexpr int kPairsOfWord = kFormat == KvFormat::nvfp4 ? 4 : 2;
 
-// A code of ue8m0 as bf16: below its normal numbers 2^-127, and NaN.
-__device__ __forceinline__ unsigned bf16_of_ue8m0(unsigned code) {
-  return code == 0 ? 0x0040u : code == 0xff ? 0x7fc0u : code << 7;
-}
-
 // Two scales, as what pairs are multiplied with.
 template <KvFormat kFormat>
 __device__ __forceinline__ unsigned scale_pair(unsigned low, unsigned high) {
@@ -37,7 +32,7 @@ __device__ __forceinline__ unsigned scale_pair(unsigned low, unsigned high) {
     const unsigned bits = ((low & 0x7f) | (high & 0x7f) << 16) << 4;
     return ptx::mul_x2<DType::bf16>(ptx::mul_x2<DType::bf16>(bits, 0x7b807b80u), 0x7a807a80u);  // 2^120, 2^118
   } else {
-    return bf16_of_ue8m0(low) | bf16_of_ue8m0(high) << 16;
+    return common::bf16_of_ue8m0(low) | common::bf16_of_ue8m0(high) << 16;
   }
 }
 
@@ -45,12 +40,9 @@ __device__ __forceinline__ unsigned scale_pair(unsigned low, unsigned high) {
 template <KvFormat kFormat>
 __device__ __forceinline__ void widen_pairs(unsigned word, unsigned scale, unsigned (&pairs)[kPairsOfWord<kFormat>]) {
   if constexpr (kFormat == KvFormat::nvfp4) {
+    common::lowered_pairs(word, pairs);
 #pragma unroll
-    for (int j = 0; j < 4; j += 2) {
-      const unsigned halves = j == 0 ? word : word >> 8;
-      pairs[j] = ptx::mul_x2<DType::bf16>((halves & 0x000f000f) * 0x1040 & 0x81c081c0, scale);
-      pairs[j + 1] = ptx::mul_x2<DType::bf16>((halves & 0x00f000f0) * 0x0104 & 0x81c081c0, scale);
-    }
+    for (unsigned& pair : pairs) pair = ptx::mul_x2<DType::bf16>(pair, scale);
   } else {
     widen_word<DType::bf16>(word, pairs[0], pairs[1]);
 #pragma unroll
