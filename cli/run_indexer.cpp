@@ -18,6 +18,7 @@ reference::IndexerRun indexer_run(const Plan& plan, const std::map<std::string, 
   reference::IndexerRun run;
   run.heads = facts.heads;
   run.head_dim = facts.head_dim;
+  run.format = facts.format;
   run.is_paged = facts.kv_layout == KvLayout::paged;
   run.page_size = facts.page_size;
   run.next_n = facts.next_n;

@@ -171,6 +171,10 @@ inline constexpr Word<WithValues> kWithValuesWords[] = {{WithValues::off, "off",
 inline constexpr Word<ScoreColumns> kScoreColumnsWords[] = {
     {ScoreColumns::keys, "keys", "ScoreColumns::keys"},
     {ScoreColumns::compressed, "compressed", "ScoreColumns::compressed"}};
+inline constexpr Word<IndexFormat> kIndexFormatWords[] = {{IndexFormat::e4m3, "e4m3", "IndexFormat::e4m3"},
+                                                          {IndexFormat::mxfp4, "mxfp4", "IndexFormat::mxfp4"}};
+inline constexpr Word<IndexOperands> kIndexOperandsWords[] = {
+    {IndexOperands::stored, "stored", "IndexOperands::stored"}, {IndexOperands::bf16, "bf16", "IndexOperands::bf16"}};
 inline constexpr Word<Outside> kOutsideWords[] = {{Outside::minus_inf, "minus_inf", "Outside::minus_inf"},
                                                   {Outside::unwritten, "unwritten", "Outside::unwritten"}};
 inline constexpr Word<ContextLengths> kContextLengthsWords[] = {
@@ -179,6 +183,8 @@ inline constexpr Word<ContextLengths> kContextLengthsWords[] = {
 
 constexpr std::span<const Word<ScoreColumns>> words_of(ScoreColumns) { return kScoreColumnsWords; }
 constexpr std::span<const Word<Outside>> words_of(Outside) { return kOutsideWords; }
+constexpr std::span<const Word<IndexFormat>> words_of(IndexFormat) { return kIndexFormatWords; }
+constexpr std::span<const Word<IndexOperands>> words_of(IndexOperands) { return kIndexOperandsWords; }
 constexpr std::span<const Word<ContextLengths>> words_of(ContextLengths) { return kContextLengthsWords; }
 constexpr std::span<const Word<Scoring>> words_of(Scoring) { return kScoringWords; }
 constexpr std::span<const Word<Ties>> words_of(Ties) { return kTiesWords; }

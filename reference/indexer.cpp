@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -43,6 +44,14 @@ struct Key {
   double scale = 0;
 };
 
+/// Codes of e2m1 in their order.
+constexpr std::array<double, 16> kE2m1 = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+
+double value_of_ue8m0(std::byte code) {
+  return code == std::byte{0xff} ? std::numeric_limits<double>::quiet_NaN()
+                                 : std::ldexp(1.0, std::to_integer<int>(code) - 127);
+}
+
 /// What a kernel with a mistake would take instead.
 struct Mistake {
   int scale_of = 0;   ///< of the key so many further, in its page or tensor
@@ -50,6 +59,9 @@ struct Mistake {
   int weight_of = 0;  ///< xor-ed to the head
   int query_of = 0;   ///< xor-ed to the query whose weights are taken
   bool leaves_relu = false, leaves_scale = false;
+  int block_of = 0;          ///< mxfp4: xor-ed to the block whose scale of a key is taken
+  int head_of = 0;           ///< mxfp4: xor-ed to the head whose scales are taken
+  bool swaps_codes = false;  ///< mxfp4: of a key's bytes the upper code is the first
 };
 
 class Scores {
@@ -60,7 +72,8 @@ class Scores {
         weights_(inputs.at("weights")),
         table_(nullptr),
         keys_(nullptr),
-        scales_(nullptr) {
+        scales_(nullptr),
+        q_scales_(run.format == IndexFormat::mxfp4 ? &inputs.at("q_scales") : nullptr) {
     if (run.is_paged) {
       table_ = &inputs.at("block_table");
       keys_ = &inputs.at("cache");
@@ -70,9 +83,17 @@ class Scores {
     }
   }
 
-  std::vector<double> query(std::int64_t i) const {
+  std::vector<double> query(std::int64_t i, const Mistake& mistake = {}) const {
     const std::int64_t count = run_.heads * run_.head_dim;
     std::vector<double> elements(static_cast<std::size_t>(count));
+    if (q_scales_ != nullptr) {
+      for (std::int64_t head = 0; head < run_.heads; ++head) {
+        const std::int64_t of_head = i * run_.heads + head, of_scales = i * run_.heads + (head ^ mistake.head_of);
+        widen(q_.bytes.data() + of_head * run_.head_dim / 2, q_scales_->bytes.data() + 4 * of_scales, {},
+              elements.data() + head * run_.head_dim);
+      }
+      return elements;
+    }
     for (std::int64_t e = 0; e < count; ++e)
       elements[static_cast<std::size_t>(e)] = number(q_.bytes[static_cast<std::size_t>(i * count + e)]);
     return elements;
@@ -83,17 +104,23 @@ class Scores {
     key.scale = 0;
     const std::byte* elements = nullptr;
     const std::byte* scale = nullptr;
+    const std::int64_t row = index_row_bytes(run_);
     if (run_.is_paged) {
       const std::int64_t entry = std::min(j / run_.page_size + mistake.page_of, run_.max_pages - 1);
       const std::int64_t page = integer_at(*table_, query / run_.next_n * run_.max_pages + entry);
       if (page < 0 || page >= run_.pages) return;
-      const std::byte* const begin = keys_->bytes.data() + page * run_.page_size * (run_.head_dim + 4);
+      const std::byte* const begin = keys_->bytes.data() + page * run_.page_size * (row + 4);
       const std::int64_t at = j % run_.page_size;
-      elements = begin + at * run_.head_dim;
-      scale = begin + run_.page_size * run_.head_dim + 4 * ((at + mistake.scale_of) % run_.page_size);
+      elements = begin + at * row;
+      scale = begin + run_.page_size * row + 4 * ((at + mistake.scale_of) % run_.page_size);
     } else {
-      elements = keys_->bytes.data() + j * run_.head_dim;
+      elements = keys_->bytes.data() + j * row;
       scale = scales_->bytes.data() + 4 * std::min(j + mistake.scale_of, run_.n - 1);
+    }
+    if (q_scales_ != nullptr) {
+      widen(elements, scale, mistake, key.elements.data());
+      key.scale = 1.0;
+      return;
     }
     for (std::int64_t e = 0; e < run_.head_dim; ++e) key.elements[static_cast<std::size_t>(e)] = number(elements[e]);
     float value = 0;
@@ -103,30 +130,47 @@ class Scores {
 
   double weight(std::int64_t query, std::int64_t head) const { return weights_.at(query * run_.heads + head); }
 
+  /// head_dim codes of e2m1 with their scales.
+  void widen(const std::byte* codes, const std::byte* scales, const Mistake& mistake, double* to) const {
+    for (std::int64_t e = 0; e < run_.head_dim; ++e) {
+      const bool is_upper = (e % 2 == 1) != mistake.swaps_codes;
+      const auto code = std::to_integer<std::size_t>(codes[e / 2] >> (is_upper ? 4 : 0)) & 15;
+      const double scale = mistake.leaves_scale ? 1.0 : value_of_ue8m0(scales[e / kGroup ^ mistake.block_of]);
+      to[e] = kE2m1[code] * scale;
+    }
+  }
+
   Element score(std::int64_t i, const std::vector<double>& query, const Key& key, const Mistake& mistake = {}) const {
     Element element;
     const double cut = std::ldexp(1.0, -run_.fraction_bits);
     double magnitude = 0;
     for (std::int64_t head = 0; head < run_.heads; ++head) {
       const double* const a = query.data() + head * run_.head_dim;
-      double sum = 0, bound = 0, top = 0;
+      double sum = 0, bound = 0, top = 0, all = 0;
       for (std::int64_t first = 0; first < run_.head_dim; first += kGroup) {
         double of_group = 0, largest = 0;
         for (std::int64_t e = first; e < first + kGroup; ++e) {
           const double product = a[e] * key.elements[static_cast<std::size_t>(e)];
           of_group += product;
           largest = std::max(largest, std::fabs(product));
+          all += std::fabs(product);
         }
         top = std::max({top, largest, std::fabs(sum) + bound});
         sum += of_group;
         bound += cut * (33 * top + std::max(top, std::fabs(sum) + bound));
+      }
+      double square = top * top * cut * cut * 12 * static_cast<double>(run_.head_dim / kGroup);
+      if (q_scales_ != nullptr) {
+        const auto steps = static_cast<double>(run_.head_dim / 16);
+        bound = steps * 5.25 * 0x1p-23 * all;
+        square = steps * 0x1p-46 * top * top;
       }
       const double w = weight(std::min(i ^ mistake.query_of, run_.m - 1), head ^ mistake.weight_of);
       const double relu = mistake.leaves_relu ? sum : std::max(sum, 0.0);
       element.expected += w * relu;
       magnitude += std::fabs(w) * std::fabs(relu);
       element.bound += std::fabs(w) * bound;
-      element.expected_square += w * w * top * top * cut * cut * 12 * static_cast<double>(run_.head_dim / kGroup);
+      element.expected_square += w * w * square;
     }
     const double scale = std::fabs(key.scale);
     element.expected *= key.scale;
@@ -150,6 +194,7 @@ class Scores {
   const Tensor* table_;
   const Tensor* keys_;
   const Tensor* scales_;
+  const Tensor* q_scales_;  ///< of mxfp4
 };
 
 std::vector<std::int64_t> chosen_rows(const IndexerRun& run, const Tensors& inputs) {
@@ -178,7 +223,7 @@ std::vector<Suspect> suspects(const IndexerRun& run, const Scores& scores) {
   const auto guess = [&run, &scores](const Coordinates& at, const Mistake& mistake) -> Guess {
     Key key;
     scores.read_key(at[0], at[2], mistake, key);
-    const Element element = scores.score(at[0], scores.query(at[0]), key, mistake);
+    const Element element = scores.score(at[0], scores.query(at[0], mistake), key, mistake);
     return {element.expected, element.bound};
   };
   const auto suspect = [&](const char* cause, const Mistake& mistake) {
@@ -189,6 +234,11 @@ std::vector<Suspect> suspects(const IndexerRun& run, const Scores& scores) {
                                suspect("weights of another query are taken", {.query_of = 1}),
                                suspect("a key has the scale of the next one", {.scale_of = 1}),
                                suspect("scales of keys are left out", {.leaves_scale = true})};
+  if (run.format == IndexFormat::mxfp4) {
+    list.push_back(suspect("scales of neighbouring blocks of a key are exchanged", {.block_of = 1}));
+    list.push_back(suspect("scales of neighbouring heads are exchanged", {.head_of = 1}));
+    list.push_back(suspect("of a byte of keys the upper code is taken for the first", {.swaps_codes = true}));
+  }
   if (run.is_paged) list.push_back(suspect("keys of the table's next page are taken", {.page_of = 1}));
   return list;
 }
@@ -212,7 +262,8 @@ KeyRange indexer_range(const IndexerRun& run, const Tensors& inputs, std::int64_
 }
 
 Comparison check_indexer(const IndexerRun& run, const Tensors& inputs, const TensorView& found, int jobs) {
-  if (found.shape != std::vector{run.m, run.columns} || inputs.at("q").elements() != run.m * run.heads * run.head_dim)
+  if (found.shape != std::vector{run.m, run.columns} ||
+      inputs.at("q").elements() != run.m * run.heads * index_row_bytes(run))
     throw Error(ErrorKind::usage, "q and scores must have shapes that fit each other");
   const Scores scores(run, inputs);
   const std::vector<std::int64_t> rows = run.m > 0 ? chosen_rows(run, inputs) : std::vector<std::int64_t>{};

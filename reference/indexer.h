@@ -8,6 +8,11 @@
 //                 sums and products; bf16: half an ulp more
 // Errors of random numbers: 2^-F t sqrt(12 S) of a head, and roots of sums of squares.
 //
+// mxfp4: q and k are code times scale, and s is 1. In bf16 steps have 16 products, whose terms are cut to 25 fraction
+// bits of the largest and the sum to 23: 5.25 2^-23 of every partial sum (see fmha_bound.h); sm_120 has steps of 64,
+// with no more of either. Which products are a step's is not said, so partial sums are at most A, the sum of all
+// products' magnitudes, and a head errs by at most head_dim / 16 times 5.25 2^-23 A.
+//
 // All rows are compared, or a sample: the first, the last, and some between. What columns outside of ranges hold, and
 // that every column within is written, is looked at in all rows.
 #pragma once
@@ -25,6 +30,7 @@ namespace tessera::reference {
 
 struct IndexerRun {
   std::int64_t heads = 64, head_dim = 128;
+  IndexFormat format = IndexFormat::e4m3;
   bool is_paged = false;
   std::int64_t page_size = 64, next_n = 1;
   ContextLengths context_lengths = ContextLengths::sequence;
@@ -38,6 +44,11 @@ struct IndexerRun {
   std::int64_t max_multiply_adds = 40'000'000'000;  ///< of a comparison
 };
 
+/// Bytes of a key, and of a head of q, without scales: which are four for each key, whatever the format.
+constexpr std::int64_t index_row_bytes(const IndexerRun& run) {
+  return run.format == IndexFormat::mxfp4 ? run.head_dim / 2 : run.head_dim;
+}
+
 /// Keys of a query: [begin, end), none as 0 and 0.
 struct KeyRange {
   std::int64_t begin = 0, end = 0;
@@ -46,7 +57,7 @@ KeyRange indexer_range(const IndexerRun& run, const std::map<std::string, Tensor
 
 /// Inputs of each buffer. Ranges and lengths are such as break kernels: empty, of one key, of a tile and one, beyond
 /// what there is, least and largest numbers, and, mostly, causal ones. A page's keys that no query sees are NaN, and
-/// some entries of the table are no pages.
+/// some entries of the table are no pages. mxfp4: codes of all kinds, scales mostly about 1, some least ones.
 std::map<std::string, Tensor> indexer_inputs(const IndexerRun& run, Fill kind, std::uint64_t seed);
 
 /// scores [m, columns], poisoned before the launch. A mistake under which wrong scores become right is named. Throws

@@ -18,6 +18,23 @@ void set_integer(Tensor& tensor, std::int64_t i, std::int64_t value) {
   std::memcpy(tensor.bytes.data() + 4 * i, &narrow, 4);
 }
 
+/// Scales of `rows` times four blocks: powers of two about 1 that weigh little beside what a code does not say, and
+/// some of the least ones. Of a head_dim of 64 the last two are NaN: nobody looks at them.
+void draw_scales(const IndexerRun& run, std::int64_t rows, const CounterRandom& random, std::byte* to) {
+  for (std::int64_t i = 0; i < 4 * rows; ++i) {
+    const auto at = static_cast<std::uint64_t>(i);
+    const std::int64_t power = 127 + random.integer(2 * at, -3, 3);
+    to[i] = std::byte{random.integer(2 * at + 1, 0, 63) == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(power)};
+    if (i % 4 >= run.head_dim / 32) to[i] = std::byte{0xff};
+  }
+}
+
+/// Two codes of e2m1 to a byte, of all kinds.
+void draw_codes(const CounterRandom& random, Tensor& tensor) {
+  for (std::size_t i = 0; i < tensor.bytes.size(); ++i)
+    tensor.bytes[i] = static_cast<std::byte>(random.integer(i, 0, 255));
+}
+
 void draw_ranges(const IndexerRun& run, std::uint64_t seed, Tensors& made) {
   const CounterRandom random(seed, 5);
   constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min();
@@ -93,7 +110,7 @@ void draw_lengths(const IndexerRun& run, std::uint64_t seed, Tensors& made) {
 
 void draw_cache(const IndexerRun& run, Fill kind, std::uint64_t seed, Tensors& made) {
   const CounterRandom random(seed, 7);
-  const std::int64_t batch = run.m / run.next_n, page_bytes = run.page_size * (run.head_dim + 4);
+  const std::int64_t batch = run.m / run.next_n, row = index_row_bytes(run), page_bytes = run.page_size * (row + 4);
   Tensor table(DType::s32, {batch, run.max_pages});
   std::vector<std::int64_t> order(static_cast<std::size_t>(run.pages));
   std::iota(order.begin(), order.end(), 0);
@@ -120,17 +137,25 @@ void draw_cache(const IndexerRun& run, Fill kind, std::uint64_t seed, Tensors& m
       }
     }
   }
-  Tensor keys(DType::e4m3, {run.pages * run.page_size, run.head_dim});
-  fill(keys, kind, seed, 2);
+  const bool is_fp4 = run.format == IndexFormat::mxfp4;
+  Tensor keys(is_fp4 ? DType::u8 : DType::e4m3, {run.pages * run.page_size, row});
+  Tensor scales(DType::u8, {is_fp4 ? run.pages * run.page_size : 0, 4});
+  if (is_fp4) {
+    draw_codes(CounterRandom(seed, 2), keys);
+    draw_scales(run, run.pages * run.page_size, CounterRandom(seed, 3), scales.bytes.data());
+  } else {
+    fill(keys, kind, seed, 2);
+  }
   Tensor cache(DType::u8, {run.pages, page_bytes});
   std::fill(cache.bytes.begin(), cache.bytes.end(), std::byte{0xff});  // NaN
   for (std::int64_t page = 0; page < run.pages; ++page)
     for (std::int64_t key = 0; key < seen[static_cast<std::size_t>(page)]; ++key) {
       const std::int64_t at = page * run.page_size + key;
-      std::memcpy(cache.bytes.data() + page * page_bytes + key * run.head_dim, keys.bytes.data() + at * run.head_dim,
-                  static_cast<std::size_t>(run.head_dim));
+      std::memcpy(cache.bytes.data() + page * page_bytes + key * row, keys.bytes.data() + at * row,
+                  static_cast<std::size_t>(row));
       const auto scale = static_cast<float>((0.5 + random.uniform(static_cast<std::uint64_t>(at))) / 16);
-      std::memcpy(cache.bytes.data() + page * page_bytes + run.page_size * run.head_dim + 4 * key, &scale, 4);
+      const void* const from = is_fp4 ? static_cast<const void*>(scales.bytes.data() + 4 * at) : &scale;
+      std::memcpy(cache.bytes.data() + page * page_bytes + run.page_size * row + 4 * key, from, 4);
     }
   made.emplace("block_table", std::move(table));
   made.emplace("cache", std::move(cache));
@@ -141,10 +166,20 @@ void draw_cache(const IndexerRun& run, Fill kind, std::uint64_t seed, Tensors& m
 Tensors indexer_inputs(const IndexerRun& run, Fill kind, std::uint64_t seed) {
   Tensors made;
   const std::int64_t batch = run.m / run.next_n;
-  Tensor q(DType::e4m3, run.is_paged ? std::vector{batch, run.next_n, run.heads, run.head_dim}
-                                     : std::vector{run.m, run.heads, run.head_dim});
+  const bool is_fp4 = run.format == IndexFormat::mxfp4;
+  const std::int64_t row = index_row_bytes(run);
+  const DType type = is_fp4 ? DType::u8 : DType::e4m3;
+  Tensor q(type, run.is_paged ? std::vector{batch, run.next_n, run.heads, row} : std::vector{run.m, run.heads, row});
   Tensor weights(DType::f32, run.is_paged ? std::vector{batch, run.next_n, run.heads} : std::vector{run.m, run.heads});
-  fill(q, kind, seed, 0);
+  if (is_fp4) {
+    Tensor scales(DType::u8, run.is_paged ? std::vector<std::int64_t>{batch, run.next_n, run.heads, 4}
+                                          : std::vector<std::int64_t>{run.m, run.heads, 4});
+    draw_codes(CounterRandom(seed, 0), q);
+    draw_scales(run, run.m * run.heads, CounterRandom(seed, 8), scales.bytes.data());
+    made.emplace("q_scales", std::move(scales));
+  } else {
+    fill(q, kind, seed, 0);
+  }
   fill(weights, kind == Fill::standard ? Fill::normal : kind, seed, 1);
   made.emplace("q", std::move(q));
   made.emplace("weights", std::move(weights));
@@ -154,7 +189,16 @@ Tensors indexer_inputs(const IndexerRun& run, Fill kind, std::uint64_t seed) {
     return made;
   }
   draw_ranges(run, seed, made);
-  Tensor keys(DType::e4m3, {run.n, run.head_dim}), scales(DType::f32, {run.n});
+  Tensor keys(type, {run.n, row});
+  if (is_fp4) {
+    Tensor scales(DType::u8, {run.n, 4});
+    draw_codes(CounterRandom(seed, 2), keys);
+    draw_scales(run, run.n, CounterRandom(seed, 3), scales.bytes.data());
+    made.emplace("k", std::move(keys));
+    made.emplace("k_scales", std::move(scales));
+    return made;
+  }
+  Tensor scales(DType::f32, {run.n});
   fill(keys, kind, seed, 2);
   const CounterRandom random(seed, 3);
   for (std::int64_t i = 0; i < run.n; ++i) scales.set(i, (0.5 + random.uniform(static_cast<std::uint64_t>(i))) / 16);

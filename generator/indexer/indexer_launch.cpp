@@ -48,21 +48,29 @@ void add_sizes(const Config& c, LaunchPlan& launch) {
     size("columns", 0, kMaxExtent, parsed("n"),
          c.score_columns == ScoreColumns::keys ? "columns of scores: keys" : "columns of scores: keys of a range");
   }
-  size("q_stride_head", 0, kMostStride, Expression(c.head_dim), "elements of q from one head to the next");
-  size("q_stride_m", 0, kMostStride, Expression(c.heads * c.head_dim), "elements of q from one query to the next");
+  const int row = indexer::row_bytes(c);
+  const bool is_fp4 = indexer::is_fp4(c);
+  size("q_stride_head", 0, kMostStride, Expression(row),
+       is_fp4 ? "bytes of q from one head to the next" : "elements of q from one head to the next");
+  size("q_stride_m", 0, kMostStride, Expression(c.heads * row),
+       is_fp4 ? "bytes of q from one query to the next" : "elements of q from one query to the next");
   size("weights_stride_m", 0, kMostStride, Expression(c.heads), "elements of weights from one query to the next");
+  if (is_fp4)
+    size("q_scales_stride_m", 0, kMostStride, Expression(4 * c.heads), "bytes of q_scales from one query to the next");
   if (indexer::is_paged(c)) {
     size("cache_stride_page", 0, kMostStride, Expression(indexer::page_bytes(c)), "bytes from one page to the next");
     size("block_table_stride_batch", 0, kMostStride, parsed("max_pages"),
          "elements of block_table from one sequence to the next");
   } else {
-    size("k_stride_n", 0, kMostStride, Expression(c.head_dim), "elements of k from one key to the next");
+    size("k_stride_n", 0, kMostStride, Expression(row),
+         is_fp4 ? "bytes of k from one key to the next" : "elements of k from one key to the next");
   }
   size("scores_stride_m", 1, kMostStride, parsed("max(columns, 1)"), "elements of scores from one query to the next");
   size("num_sms", 1, 65536, {}, "multiprocessors of the device: filled in by the launcher");
   multiple("q_stride_head", 16);
   multiple("q_stride_m", 16);
   multiple("weights_stride_m", 4);
+  if (is_fp4) multiple("q_scales_stride_m", 16);
   multiple(indexer::is_paged(c) ? "cache_stride_page" : "k_stride_n", 16);
 }
 
@@ -77,12 +85,17 @@ void add_buffers(const Config& c, LaunchPlan& launch) {
                               .alignment = alignment,
                               .is_optional = false});
   };
-  const Expression one(1), heads(c.heads), dim(c.head_dim), next(c.next_n);
+  const Expression one(1), four(4), heads(c.heads), dim(indexer::row_bytes(c)), next(c.next_n);
+  const bool is_fp4 = indexer::is_fp4(c);
+  const std::string_view codes = is_fp4 ? "u8" : "e4m3";
   if (indexer::is_paged(c)) {
-    buffer("q", BufferRole::input, "e4m3", {parsed("batch"), next, heads, dim},
+    buffer("q", BufferRole::input, codes, {parsed("batch"), next, heads, dim},
            {expression("{} * q_stride_m", c.next_n), parsed("q_stride_m"), parsed("q_stride_head"), one}, 16);
     buffer("weights", BufferRole::input, "f32", {parsed("batch"), next, heads},
            {expression("{} * weights_stride_m", c.next_n), parsed("weights_stride_m"), one}, 16);
+    if (is_fp4)
+      buffer("q_scales", BufferRole::input, "u8", {parsed("batch"), next, heads, four},
+             {expression("{} * q_scales_stride_m", c.next_n), parsed("q_scales_stride_m"), four, one}, 16);
     buffer("cache", BufferRole::input, "u8", {parsed("pages"), Expression(indexer::page_bytes(c))},
            {parsed("cache_stride_page"), one}, 16);
     buffer("block_table", BufferRole::input, "s32", {parsed("batch"), parsed("max_pages")},
@@ -93,11 +106,18 @@ void add_buffers(const Config& c, LaunchPlan& launch) {
       buffer("context_lens", BufferRole::input, "s32", {parsed("batch")}, {one}, 4);
     }
   } else {
-    buffer("q", BufferRole::input, "e4m3", {parsed("m"), heads, dim},
+    buffer("q", BufferRole::input, codes, {parsed("m"), heads, dim},
            {parsed("q_stride_m"), parsed("q_stride_head"), one}, 16);
     buffer("weights", BufferRole::input, "f32", {parsed("m"), heads}, {parsed("weights_stride_m"), one}, 16);
-    buffer("k", BufferRole::input, "e4m3", {parsed("n"), dim}, {parsed("k_stride_n"), one}, 16);
-    buffer("k_scales", BufferRole::input, "f32", {parsed("n")}, {one}, 16);
+    if (is_fp4)
+      buffer("q_scales", BufferRole::input, "u8", {parsed("m"), heads, four}, {parsed("q_scales_stride_m"), four, one},
+             16);
+    buffer("k", BufferRole::input, codes, {parsed("n"), dim}, {parsed("k_stride_n"), one}, 16);
+    if (is_fp4) {
+      buffer("k_scales", BufferRole::input, "u8", {parsed("n"), four}, {four, one}, 16);
+    } else {
+      buffer("k_scales", BufferRole::input, "f32", {parsed("n")}, {one}, 16);
+    }
     buffer("ks", BufferRole::input, "s32", {parsed("m")}, {one}, 4);
     buffer("ke", BufferRole::input, "s32", {parsed("m")}, {one}, 4);
   }
@@ -120,24 +140,29 @@ void add_maps(const Config& c, LaunchPlan& launch) {
     for (const int extent : box) recipe.box.push_back(static_cast<std::uint32_t>(extent));
     launch.tensor_maps.push_back(std::move(recipe));
   };
-  const TensorMapSwizzle of_rows = c.head_dim == 128  ? TensorMapSwizzle::b128
-                                   : c.head_dim == 64 ? TensorMapSwizzle::b64
-                                                      : TensorMapSwizzle::b32;
-  const Expression dim(c.head_dim), heads(c.heads), rows = expression("max({}, 1)", queries(c));
+  const int row = indexer::row_bytes(c);
+  const TensorMapSwizzle of_rows = row == 128  ? TensorMapSwizzle::b128
+                                   : row == 64 ? TensorMapSwizzle::b64
+                                               : TensorMapSwizzle::b32;
+  const TensorMapType of_scales = indexer::is_fp4(c) ? TensorMapType::u32 : TensorMapType::f32;
+  const Expression dim(row), heads(c.heads), rows = expression("max({}, 1)", queries(c));
   const int run = indexer::keys_of_run(c);
   map("q", "q", TensorMapType::u8, of_rows, {dim, heads, rows}, {parsed("q_stride_head"), parsed("q_stride_m")},
-      {c.head_dim, c.heads, c.tile_q});
+      {row, c.heads, c.tile_q});
   map("weights", "weights", TensorMapType::f32, TensorMapSwizzle::none, {heads, rows}, {parsed("weights_stride_m * 4")},
       {c.heads, c.tile_q});
   if (indexer::is_paged(c)) {
     map("keys", "cache", TensorMapType::u8, of_rows, {dim, Expression(c.page_size), parsed("max(pages, 1)")},
-        {dim, parsed("cache_stride_page")}, {c.head_dim, run, 1});
-    map("scales", "cache", TensorMapType::f32, TensorMapSwizzle::none,
+        {dim, parsed("cache_stride_page")}, {row, run, 1});
+    map("scales", "cache", of_scales, TensorMapSwizzle::none,
         {Expression(indexer::page_bytes(c) / 4), parsed("max(pages, 1)")}, {parsed("cache_stride_page")}, {run, 1});
   } else {
-    map("keys", "k", TensorMapType::u8, of_rows, {dim, parsed("max(n, 1)")}, {parsed("k_stride_n")}, {c.head_dim, run});
-    map("scales", "k_scales", TensorMapType::f32, TensorMapSwizzle::none, {parsed("max(n, 1)")}, {}, {run});
+    map("keys", "k", TensorMapType::u8, of_rows, {dim, parsed("max(n, 1)")}, {parsed("k_stride_n")}, {row, run});
+    map("scales", "k_scales", of_scales, TensorMapSwizzle::none, {parsed("max(n, 1)")}, {}, {run});
   }
+  if (indexer::is_fp4(c))
+    map("q_scales", "q_scales", of_scales, TensorMapSwizzle::none, {heads, rows}, {parsed("q_scales_stride_m")},
+        {c.heads, c.tile_q});
 }
 
 }  // namespace

@@ -28,9 +28,16 @@ constexpr int kStagesOfPages = 12, kLeastStagesOfPages = 8;
 constexpr int kManyColumns = 128;
 constexpr int kColumnsOfMma = 128;  // more take registers of the weights alone
 
+/// Only sm_120 multiplies mxfp4 by mma.sync, and wgmma does not at all.
+IndexOperands operands_of(const Indexer& problem, MmaKind mma_kind) {
+  const bool has_scaled_products = problem.arch.compute_major() == 12 && mma_kind == MmaKind::mma_f16;
+  return problem.format == IndexFormat::mxfp4 && !has_scaled_products ? IndexOperands::bf16 : IndexOperands::stored;
+}
+
 Config facts_of(const Indexer& problem, MmaKind mma_kind) {
   return {.heads = problem.heads,
           .head_dim = problem.head_dim,
+          .format = problem.format,
           .score_dtype = problem.score_dtype,
           .kv_layout = problem.kv_layout,
           .page_size = problem.page_size,
@@ -38,7 +45,8 @@ Config facts_of(const Indexer& problem, MmaKind mma_kind) {
           .context_lengths = problem.context_lengths,
           .score_columns = problem.score_columns,
           .outside = problem.outside,
-          .mma_kind = mma_kind};
+          .mma_kind = mma_kind,
+          .operands = operands_of(problem, mma_kind)};
 }
 
 /// As many as there is room for, every consumer with as many as the others. Pages come from memory, at whose speed more
@@ -130,6 +138,8 @@ std::string IndexerOperator::explain(const Config& c, const Verdict& verdict) {
       return fmt::format("{} heads: 8, 16, 32 or {}", found, bound);
     case Rule::head_dim:
       return fmt::format("head_dim {}: 32, 64 or {}", found, bound);
+    case Rule::head_dim_of_fp4:
+      return fmt::format("head_dim {} with format mxfp4: {} or 128", found, bound);
     case Rule::score_dtype:
       return fmt::format("scores of {}: f32 or bf16", to_word(c.score_dtype));
     case Rule::kv_layout:
@@ -148,6 +158,8 @@ std::string IndexerOperator::explain(const Config& c, const Verdict& verdict) {
       return "score_columns compressed with kv_layout paged: a sequence's keys begin at column 0";
     case Rule::mma_kind:
       return fmt::format("mma_kind {}: wgmma.f16 or mma.f16", to_word(c.mma_kind));
+    case Rule::operands_of_format:
+      return fmt::format("operands {} of format {} by {}", to_word(c.operands), to_word(c.format), to_word(c.mma_kind));
     case Rule::tile_q_out_of_range:
       return fmt::format("{} queries in a tile: 1 to {}", found, bound);
     case Rule::tile_q_of_pages:
@@ -172,6 +184,7 @@ std::string IndexerOperator::explain(const Config& c, const Verdict& verdict) {
 std::string IndexerOperator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_indexer_{}_h{}_d{}_{}", arch_name(arch.to_string()), c.heads, c.head_dim,
                                  to_word(c.score_dtype));
+  if (indexer::is_fp4(c)) name += "_mxfp4";
   if (indexer::is_paged(c)) {
     name += fmt::format("_p{}_n{}", c.page_size, c.next_n);
     if (c.context_lengths == ContextLengths::query) name += "_each";
@@ -191,15 +204,22 @@ void IndexerOperator::describe(const Config& c, Plan& plan) {
     plan.operands.push_back(std::move(operand));
   };
   const std::string_view rows = to_word(indexer::swizzle(c));
-  loaded("q", "e4m3", "TMA load, columns of the product", rows);
+  const bool is_fp4 = indexer::is_fp4(c);
+  const std::string_view codes = is_fp4 ? "u8" : "e4m3";
+  loaded("q", codes, "TMA load, columns of the product", rows);
   loaded("weights", "f32", "TMA load", "none");
+  if (is_fp4) {
+    loaded("q_scales", "u8", "TMA load, four ue8m0 of a head", "none");
+    plan.operands.back().tensor_map_type = "u32";
+  }
   if (is_paged) {
     loaded("cache", "u8", "TMA load, rows of the product and their scales", rows);
     plan.operands.push_back(plain_operand("block_table", "s32", "read"));
     plan.operands.push_back(plain_operand("context_lens", "s32", "read"));
   } else {
-    loaded("k", "e4m3", "TMA load, rows of the product", rows);
-    loaded("k_scales", "f32", "TMA load", "none");
+    loaded("k", codes, "TMA load, rows of the product", rows);
+    loaded("k_scales", is_fp4 ? "u8" : "f32", is_fp4 ? "TMA load, four ue8m0 of a key" : "TMA load", "none");
+    if (is_fp4) plan.operands.back().tensor_map_type = "u32";
     plan.operands.push_back(plain_operand("ks", "s32", "read"));
     plan.operands.push_back(plain_operand("ke", "s32", "read"));
   }
@@ -209,12 +229,18 @@ void IndexerOperator::describe(const Config& c, Plan& plan) {
   const indexer::SmemLayout layout = indexer::smem_layout(c);
   const int slots = indexer::kQuerySlots;
   plan.smem = {{"q", layout.q, layout.keys - layout.q, slots, {}},
-               {"keys", layout.keys, layout.weights - layout.keys, c.stages, {}},
-               {"weights", layout.weights, layout.scales - layout.weights, slots, {}},
+               {"keys", layout.keys, layout.wide - layout.keys, c.stages, {}},
+               {"weights", layout.weights, layout.q_scales - layout.weights, slots, {}},
                {"scales of keys", layout.scales, layout.ranges - layout.scales, c.stages, {}},
                {"ranges", layout.ranges, layout.deal - layout.ranges, slots, {}},
                {"share", layout.deal, layout.barriers - layout.deal, 1, {}},
                {"barriers", layout.barriers, layout.total - layout.barriers, 1, {}}};
+  if (indexer::widens(c))
+    plan.smem.insert(plan.smem.begin() + 2, {"queries in bf16", layout.wide, layout.weights - layout.wide, 1, {}});
+  if (is_fp4)
+    plan.smem.insert(
+        std::find_if(plan.smem.begin(), plan.smem.end(), [](const auto& r) { return r.name == "scales of keys"; }),
+        {"scales of q", layout.q_scales, layout.scales - layout.q_scales, slots, {}});
   const indexer::RegisterBudget budget = indexer::register_budget(c);
   plan.entry_registers = budget.entry;
   const int of_producer = budget.producer, of_consumer = budget.producer > 0 ? budget.consumer : 0;
@@ -228,10 +254,12 @@ std::string IndexerOperator::launch_bounds() {
   return "tessera::indexer::threads(kConfig), tessera::indexer::min_ctas(kConfig)";
 }
 
-std::string IndexerOperator::call(const Config&) {
-  return "tessera::indexer::kernel<kConfig>(\n      {q, weights, keys, scales, static_cast<const int*>(first), "
-         "static_cast<const int*>(last), scores,\n"
-         "       scores_stride_m, table_stride, m, n, columns, max_pages})";
+std::string IndexerOperator::call(const Config& c) {
+  return fmt::format(
+      "tessera::indexer::kernel<kConfig>(\n      {{q, weights, keys, scales, {}, static_cast<const int*>(first), "
+      "static_cast<const int*>(last), scores,\n"
+      "       scores_stride_m, table_stride, m, n, columns, max_pages}})",
+      indexer::is_fp4(c) ? "q_scales" : "q");
 }
 
 std::vector<SourceFile> IndexerOperator::generated_headers(const Config& c) {
@@ -245,6 +273,9 @@ std::span<const Selector> indexer_fields() {
       field<&Indexer::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
       field<&Indexer::heads>("heads", "heads", "heads of a query: 8, 16, 32 or 64"),
       field<&Indexer::head_dim>("head-dim", "head_dim", "elements of a head of q, and of a key: 32, 64 or 128"),
+      field<&Indexer::format>("format", "format",
+                              "what q and keys are: e4m3, keys with an fp32 scale each, or mxfp4, e2m1 with a scale "
+                              "ue8m0 for 32"),
       offer(field<&Indexer::score_dtype>("score-dtype", "score_dtype", "type of scores"), {"f32", "bf16"}),
       offer(field<&Indexer::kv_layout>("kv-layout", "kv_layout",
                                        "how keys lie: one behind the other, a range to each query (ragged), or in "

@@ -34,10 +34,11 @@ struct IndexerOperator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [heads, head_dim, score_dtype, kv_layout, page_size, next_n, context_lengths, score_columns, outside,
-                 mma_kind, tile_q, consumers, stages] = config;
+    const auto& [heads, head_dim, format, score_dtype, kv_layout, page_size, next_n, context_lengths, score_columns,
+                 outside, mma_kind, operands, tile_q, consumers, stages] = config;
     visit("heads", heads);
     visit("head_dim", head_dim);
+    visit("format", format);
     visit("score_dtype", score_dtype);
     visit("kv_layout", kv_layout);
     visit("page_size", page_size);
@@ -46,6 +47,7 @@ struct IndexerOperator {
     visit("score_columns", score_columns);
     visit("outside", outside);
     visit("mma_kind", mma_kind);
+    visit("operands", operands);
     visit("tile_q", tile_q);
     visit("consumers", consumers);
     visit("stages", stages);

@@ -8,6 +8,7 @@
 #include "common/ring.cuh"
 #include "indexer/producer.cuh"
 #include "indexer/ranges.cuh"
+#include "indexer/widened.cuh"
 #include "ptx/address.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
@@ -16,7 +17,9 @@
 #include "ptx/matrix.cuh"
 #include "ptx/max.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/mma.cuh"
 #include "ptx/mma_8_bit.cuh"
+#include "ptx/mma_block_scale.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/wgmma.cuh"
 #include "spec/indexer.h"
@@ -48,12 +51,14 @@ template <Config C>
 struct Queries {
   float weights[uses_wgmma(C) ? columns_of_tile(C) / 8 : 1][2];
   unsigned weights_in_shared;
+  unsigned scales_in_shared;  // mxfp4 as it is: those of the lane's column of eight, the quad's
   Range ranges[kKeptQueries<C>];
   unsigned char* rows[kKeptQueries<C>];  // of scores, so that a key's place is that of its number
 
   __device__ __forceinline__ void load(const Params& p, unsigned smem, int slot) {
     const int member = static_cast<int>(threadIdx.x) % 4;
     weights_in_shared = smem + smem_layout(C).weights + slot * weights_slot_bytes(C) + 8 * member;
+    scales_in_shared = smem + smem_layout(C).q_scales + slot * weights_slot_bytes(C) + threadIdx.x % kWarp / 4 * 4;
     if constexpr (uses_wgmma(C)) {
 #pragma unroll
       for (int i = 0; i < columns_of_tile(C) / 8; ++i) load_weights(weights_in_shared, i, weights[i]);
@@ -93,15 +98,68 @@ __device__ __forceinline__ void add_heads(const float (&weights)[2], const float
     for (int i = 0; i < 2; ++i) sums[half] = fmaf(weights[i], positive(i, products[2 * half + i]), sums[half]);
 }
 
-// Of the tile's keys in shared memory, a warp's 16.
+// The scale of one of a warp's 16 keys, or its four scales.
 template <Config C>
-__device__ __forceinline__ void multiply_mma(unsigned keys, unsigned q, const Queries<C>& queries,
-                                             float (&sums)[kSums<C>]) {
-  const unsigned lane = threadIdx.x % kWarp, row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
-  unsigned a[steps(C)][4];
+__device__ __forceinline__ unsigned word_of_key(unsigned slot, int key) {
+  key += static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16;
+  // Runs of a page's keys may have room between them.
+  if constexpr (runs(C) > 1) key = key / keys_of_run(C) * scales_pitch(C) + key % keys_of_run(C);
+  return ptx::ld_shared_u32(slot + 4 * static_cast<unsigned>(key));
+}
+
+// A warp's 16 of the tile's keys, as the first operand of each step.
+template <Config C>
+__device__ __forceinline__ void load_keys_mma(unsigned keys, unsigned scales, unsigned (&a)[steps(C)][4]) {
+  if constexpr (widens(C)) {
+    const int row = static_cast<int>(threadIdx.x) % kWarp / 4;
+    load_keys<C>(keys, {word_of_key<C>(scales, row), word_of_key<C>(scales, row + 8)}, a);
+  } else {
+    const unsigned lane = threadIdx.x % kWarp, row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
 #pragma unroll
-  for (int step = 0; step < steps(C); ++step)
-    ptx::ldmatrix_x4(swizzle_address(swizzle(C), keys + row * C.head_dim + 32 * step + lane / 16 * 16), a[step]);
+    for (int step = 0; step < steps(C); ++step)
+      ptx::ldmatrix_x4(swizzle_address(swizzle(C), keys + row * row_bytes(C) + 32 * step + lane / 16 * 16), a[step]);
+  }
+}
+
+// Where a lane reads the second operand of step `step` from, and of the next: eight columns of queries from `column`
+// on.
+template <Config C>
+__device__ __forceinline__ unsigned columns_address(unsigned smem, unsigned q, int column, int step) {
+  const unsigned lane = threadIdx.x % kWarp, row = static_cast<unsigned>(column) + lane % 8;
+  if constexpr (widens(C)) {
+    return swizzle_address(Swizzle::b128, wide_step<C>(smem, static_cast<int>(row), step) + lane / 8 * 16);
+  } else {
+    return swizzle_address(swizzle(C), q + row * row_bytes(C) + 32 * step + lane / 8 * 16);
+  }
+}
+
+// Steps from kStep on: the bytes of scales are part of an instruction.
+template <Config C, int kStep = 0>
+__device__ __forceinline__ void multiply_steps(float (&d)[4], const unsigned (&a)[steps(C)][4],
+                                               const unsigned (&b)[steps(C)][2], unsigned of_keys, unsigned of_heads) {
+  if constexpr (kStep < steps(C)) {
+    if constexpr (widens(C)) {
+      ptx::mma_m16n8k16<DType::bf16>(d, a[kStep], b[kStep][0], b[kStep][1]);
+    } else if constexpr (is_fp4(C)) {
+      ptx::mma_block_scale<OperandType::mxfp4, OperandType::mxfp4, 2 * kStep, 0, 0>(d, a[kStep], b[kStep][0],
+                                                                                    b[kStep][1], of_keys, of_heads);
+    } else {
+      ptx::mma_m16n8k32<DType::e4m3, DType::e4m3>(d, a[kStep], b[kStep][0], b[kStep][1]);
+    }
+    multiply_steps<C, kStep + 1>(d, a, b, of_keys, of_heads);
+  }
+}
+
+// Of the tile's keys in shared memory, a warp's 16. scales: the slot's.
+template <Config C>
+__device__ __forceinline__ void multiply_mma(unsigned smem, unsigned keys, unsigned scales, unsigned q,
+                                             const Queries<C>& queries, float (&sums)[kSums<C>]) {
+  constexpr bool kIsScaled = is_fp4(C) && !widens(C);
+  const unsigned lane = threadIdx.x % kWarp;
+  unsigned a[steps(C)][4], of_keys = 0, of_heads = 0;
+  load_keys_mma<C>(keys, scales, a);
+  // Of a quad the first thread has the scales of row g, the second those of row g + 8.
+  if constexpr (kIsScaled) of_keys = word_of_key<C>(scales, static_cast<int>(lane / 4 + lane % 2 * 8));
 #pragma unroll
   for (int query = 0; query < C.tile_q; ++query) {
     float two[2] = {};
@@ -110,14 +168,13 @@ __device__ __forceinline__ void multiply_mma(unsigned keys, unsigned q, const Qu
       const int column = query * C.heads / 8 + head;
       float d[4] = {}, weights[2];
       unsigned b[steps(C)][2];
-      const unsigned from = q + (8 * column + lane % 8) * C.head_dim + lane / 8 * 16;
       if constexpr (steps(C) == 1) {
-        ptx::ldmatrix_x2(swizzle_address(swizzle(C), from), b[0][0], b[0][1]);
+        ptx::ldmatrix_x2(columns_address<C>(smem, q, 8 * column, 0), b[0][0], b[0][1]);
       } else {
 #pragma unroll
         for (int step = 0; step < steps(C); step += 2) {
           unsigned matrices[4];
-          ptx::ldmatrix_x4(swizzle_address(swizzle(C), from + 32 * step), matrices);
+          ptx::ldmatrix_x4(columns_address<C>(smem, q, 8 * column, step), matrices);
           b[step][0] = matrices[0];
           b[step][1] = matrices[1];
           b[step + 1][0] = matrices[2];
@@ -125,9 +182,8 @@ __device__ __forceinline__ void multiply_mma(unsigned keys, unsigned q, const Qu
         }
       }
       load_weights(queries.weights_in_shared, column, weights);
-#pragma unroll
-      for (int step = 0; step < steps(C); ++step)
-        ptx::mma_m16n8k32<DType::e4m3, DType::e4m3>(d, a[step], b[step][0], b[step][1]);
+      if constexpr (kIsScaled) of_heads = ptx::ld_shared_u32(queries.scales_in_shared + 32 * column);
+      multiply_steps<C>(d, a, b, of_keys, of_heads);
       add_heads(weights, d, two);
     }
     sums[2 * query] = two[0];
@@ -190,10 +246,7 @@ __device__ __forceinline__ void store_scores(const Queries<C>& queries, int firs
 template <Config C>
 __device__ __forceinline__ void load_scales(unsigned slot, float (&scales)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  int key = static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * 16 + lane % 16;
-  // Runs of a page's keys may have room between them.
-  if constexpr (runs(C) > 1) key = key / keys_of_run(C) * scales_pitch(C) + key % keys_of_run(C);
-  const float scale = __uint_as_float(ptx::ld_shared_u32(slot + 4 * static_cast<unsigned>(key)));
+  const float scale = __uint_as_float(word_of_key<C>(slot, lane % 16));
   scales[0] = __shfl_sync(0xffffffffu, scale, lane / 4);
   scales[1] = __shfl_sync(0xffffffffu, scale, lane / 4 + 8);
 }
@@ -205,6 +258,19 @@ __device__ __forceinline__ void release(unsigned empty) {
 }
 
 // Products of a tile of keys with all columns are begun; the accumulators are not to be touched.
+template <Config C>
+__device__ __forceinline__ void begin_wide_products(unsigned smem, const unsigned (&a)[steps(C)][4],
+                                                    float (&d)[columns_of_tile(C) / 2]) {
+  constexpr int kN = columns_of_tile(C);
+  unsigned long long b[steps(C)];
+#pragma unroll
+  for (int i = 0; i < steps(C); ++i)
+    b[i] = advance_descriptor(k_major_descriptor(smem + smem_layout(C).wide, kN, Swizzle::b128),
+                              k_major_step_bytes(i, kN, Swizzle::b128));
+  ptx::wgmma_fence();
+  ptx::Wgmma<kN, DType::bf16, true, false, steps(C)>::begin(d, a, b);
+  ptx::wgmma_commit_group();
+}
 template <Config C>
 __device__ __forceinline__ void begin_products(unsigned keys, unsigned q, float (&d)[columns_of_tile(C) / 2]) {
   constexpr int kN = columns_of_tile(C);
@@ -221,7 +287,7 @@ __device__ __forceinline__ void begin_products(unsigned keys, unsigned q, float 
 template <Config C>
 __device__ __forceinline__ void end_products(float (&d)[columns_of_tile(C) / 2]) {
   ptx::wgmma_wait_group<0>();
-  ptx::Wgmma<columns_of_tile(C), DType::e4m3, false, false, steps(C)>::hold(d);
+  ptx::Wgmma<columns_of_tile(C), widens(C) ? DType::bf16 : DType::e4m3, widens(C), false, steps(C)>::hold(d);
 }
 
 // The tile in a slot of the ring, which is given back when it has been read.
@@ -233,13 +299,22 @@ __device__ __forceinline__ void score_tile(const Queries<C>& queries, unsigned s
   const unsigned keys = smem + smem_layout(C).keys + slot * key_slot_bytes(C);
   const unsigned from = smem + smem_layout(C).scales + slot * scales_slot_bytes(C);
   float sums[kSums<C>] = {};
-  float scales[2];
+  float scales[2] = {1.0f, 1.0f};
   if constexpr (uses_wgmma(C)) {
     float d[columns_of_tile(C) / 2];
-    begin_products<C>(keys, q, d);
-    load_scales<C>(from, scales);
-    end_products<C>(d);
-    release(empty);
+    if constexpr (widens(C)) {
+      unsigned a[steps(C)][4];
+      load_keys_mma<C>(keys, from, a);
+      ptx::fence_proxy_async_shared();
+      release(empty);
+      begin_wide_products<C>(smem, a, d);
+      end_products<C>(d);
+    } else {
+      begin_products<C>(keys, q, d);
+      load_scales<C>(from, scales);
+      end_products<C>(d);
+      release(empty);
+    }
 #pragma unroll
     for (int head = 0; head < C.heads / 8; ++head)  // of all queries in turn: sums that do not wait for each other
 #pragma unroll
@@ -248,8 +323,8 @@ __device__ __forceinline__ void score_tile(const Queries<C>& queries, unsigned s
         add_heads(queries.weights[column], d + 4 * column, sums + 2 * query);
       }
   } else {
-    load_scales<C>(from, scales);
-    multiply_mma<C>(keys, q, queries, sums);
+    if constexpr (!is_fp4(C)) load_scales<C>(from, scales);
+    multiply_mma<C>(smem, keys, from, q, queries, sums);
     ptx::fence_proxy_async_shared();  // products may be done behind the arrival, which waits for no load of theirs
     release(empty);
   }
@@ -268,6 +343,7 @@ __device__ __forceinline__ void consume(const Params& p, unsigned smem, int cons
     const Ranges seen = ranges_of_slot<C>(smem, of_q.slot);
     const int tiles = seen.tiles();
     if (tiles == 0) break;
+    if constexpr (widens(C)) widen_queries<C>(smem, of_q.slot);
     Queries<C> queries;
     queries.load(p, smem, of_q.slot);
     const int first_key = seen.first_key();

@@ -18,5 +18,5 @@ extern "C" __global__ void __launch_bounds__(tessera::indexer::threads(kConfig),
                     const int* last, void* scores, long long scores_stride_m, long long table_stride, int m, int n,
                     int columns, int max_pages) {
   tessera::indexer::kernel<kConfig>(
-      {q, weights, keys, scales, first, last, scores, scores_stride_m, table_stride, m, n, columns, max_pages});
+      {q, weights, keys, scales, q, first, last, scores, scores_stride_m, table_stride, m, n, columns, max_pages});
 }

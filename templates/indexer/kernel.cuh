@@ -27,6 +27,7 @@ __device__ __forceinline__ void kernel(const Params& p) {
     ptx::prefetch_tensormap(p.weights);
     ptx::prefetch_tensormap(p.keys);
     ptx::prefetch_tensormap(p.scales);
+    if constexpr (is_fp4(C)) ptx::prefetch_tensormap(p.q_scales);
     common::init_ring<kQuerySlots>(query_barrier<C>(smem, 0), 1, 4 * C.consumers);
     common::init_ring<C.stages>(key_barrier<C>(smem, 0), 1, 4);
     ptx::fence_mbarrier_init();

@@ -10,8 +10,9 @@ struct Params {
   const ptx::TensorMap& weights;
   const ptx::TensorMap& keys;
   const ptx::TensorMap& scales;
-  const int* first;  // ks; paged: block_table
-  const int* last;   // ke; paged: context_lens
+  const ptx::TensorMap& q_scales;  // of mxfp4 alone: else q again, which nobody reads through it
+  const int* first;                // ks; paged: block_table
+  const int* last;                 // ke; paged: context_lens
   void* scores;
   long long scores_stride_m;
   long long table_stride;  // of block_table

@@ -84,6 +84,9 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
       ptx::mbarrier_arrive_expect_tx(full, query_bytes(C));
       ptx::tma_load_3d(smem + kLayout.q + of_q.slot * q_slot_bytes(C), p.q, full, 0, 0, tile * C.tile_q);
       ptx::tma_load_2d(smem + kLayout.weights + of_q.slot * weights_slot_bytes(C), p.weights, full, 0, tile * C.tile_q);
+      if constexpr (is_fp4(C))
+        ptx::tma_load_2d(smem + kLayout.q_scales + of_q.slot * weights_slot_bytes(C), p.q_scales, full, 0,
+                         tile * C.tile_q);
     }
     __syncwarp();
     of_q.advance();
@@ -109,10 +112,10 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
           const int in_page = key % C.page_size;  // 0 where a tile has more than one page
 #pragma unroll
           for (int run = 0; run < runs(C); ++run) {
-            ptx::tma_load_3d_with_policy(keys + run * keys_of_run(C) * C.head_dim, p.keys, key_full, ptx::kEvictFirst,
+            ptx::tma_load_3d_with_policy(keys + run * keys_of_run(C) * row_bytes(C), p.keys, key_full, ptx::kEvictFirst,
                                          0, in_page, page[run]);
             ptx::tma_load_2d(scales + run * 4 * scales_pitch(C), p.scales, key_full,
-                             C.page_size * C.head_dim / 4 + in_page, page[run]);
+                             C.page_size * row_bytes(C) / 4 + in_page, page[run]);
           }
         } else {
           ptx::tma_load_2d(keys, p.keys, key_full, 0, key);

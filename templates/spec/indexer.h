@@ -1,9 +1,15 @@
-// Scores of an indexer: which keys a query should attend to, by cheap products of 8 bits.
+// Scores of an indexer: which keys a query should attend to, by cheap products of 8 or 4 bits.
 //
 //   scores[i, j] = s[j] sum_h w[i, h] max(q[i, h] . k[j], 0)        for keys j of query i's range
 //
 // q and k are e4m3, w and the keys' scales s fp32, s not negative. A query sees a range of keys: ks[i] <= j < ke[i] of
 // keys that lie one behind the other, or the first ones of its sequence, which lie in pages of a cache.
+//
+// Or q and k are e2m1 with a scale ue8m0 for 32 elements, and s is 1. sm_120 multiplies them as they are. Elsewhere
+// they are widened to bf16, which has room for every product of a code and a scale: keys on their way to registers, 16
+// rows to a warp, and queries by all consumers into a slot of shared memory, once for a tile of queries. A sum has its
+// terms in any order, so a lane takes the 32 elements of a row's quarter that lie side by side (of head_dim 64: 16) as
+// its share of every step, and queries are written in that order: place_of_pair().
 //
 // Keys give matrix instructions their rows, 64 to a tile, and heads of `tile_q` queries their columns: a key's heads
 // are then spread over the four lanes of a quad alone. A lane has the weights of its columns in registers, applies them
@@ -21,16 +27,19 @@
 // the pool is one of zeros, for the tensor map says so; entries behind a sequence's last key are not read.
 //
 // Entry parameters, in this order:
-//   CUtensorMap q                                     e4m3 {head_dim, heads, m} in boxes of {head_dim, heads, tile_q}
-//   CUtensorMap weights                               f32 {heads, m} in boxes of {heads, tile_q}
-//   CUtensorMap keys                                  e4m3 {head_dim, n} in boxes of {head_dim, 64};
-//                                                     paged {head_dim, page_size, pages}, boxes of {head_dim, run, 1}
-//   CUtensorMap scales                                f32 {n} in boxes of {64}; paged {floats of a page, pages}, {run,
-//   1} const int* first, *last                           ks, ke; paged: block_table, context_lens void* scores; long
-//   long scores_stride_m, block_table_stride_batch int m, n, columns, max_pages                      n: paged: pages;
-//   the stride and max_pages: else 0
-// Keys of a run lie side by side in a page: as many as divide 64 and page_size. Rows in shared memory are head_dim
-// bytes wide and swizzled over as many.
+//   CUtensorMap q                 bytes {row_bytes, heads, m} in boxes of {row_bytes, heads, tile_q}
+//   CUtensorMap weights           f32 {heads, m} in boxes of {heads, tile_q}
+//   CUtensorMap keys              bytes {row_bytes, n} in boxes of {row_bytes, 64};
+//                                 paged {row_bytes, page_size, pages}, boxes of {row_bytes, run, 1}
+//   CUtensorMap scales            words {n} in boxes of {64}; paged {words of a page, pages}, boxes of {run, 1}
+//   CUtensorMap q_scales          mxfp4 alone: words {heads, m} in boxes of {heads, tile_q}
+//   const int* first, *last       ks, ke; paged: block_table, context_lens
+//   void* scores
+//   long long scores_stride_m, block_table_stride_batch
+//   int m, n, columns, max_pages  n: paged: pages; the stride and max_pages: else 0
+// A word is a key's fp32 scale, or four ue8m0. Keys of a run lie side by side in a page: as many as divide 64 and
+// page_size. Rows in shared memory are row_bytes wide (head_dim, or half of it) and swizzled over as many; widened ones
+// are panels of 64 elements, swizzled over 128 bytes.
 // Launch: grid {num_sms}, block {threads(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization.
 #pragma once
 
@@ -46,6 +55,7 @@ namespace tessera::indexer {
 struct Config {
   int heads = 64;
   int head_dim = 128;
+  IndexFormat format = IndexFormat::e4m3;
   DType score_dtype = DType::f32;
   KvLayout kv_layout = KvLayout::ragged;
   int page_size = 64;
@@ -54,6 +64,7 @@ struct Config {
   ScoreColumns score_columns = ScoreColumns::keys;
   Outside outside = Outside::minus_inf;
   MmaKind mma_kind = MmaKind::wgmma_f16;
+  IndexOperands operands = IndexOperands::stored;
   int tile_q = 4;
   int consumers = 2;
   int stages = 16;
@@ -74,12 +85,23 @@ inline constexpr int kMaxSmemOfMma = 101376;  // of the targets that have the le
 TESSERA_HD constexpr bool is_paged(const Config& c) { return c.kv_layout == KvLayout::paged; }
 TESSERA_HD constexpr bool uses_wgmma(const Config& c) { return c.mma_kind == MmaKind::wgmma_f16; }
 TESSERA_HD constexpr int columns_of_tile(const Config& c) { return c.tile_q * c.heads; }
-TESSERA_HD constexpr int steps(const Config& c) { return c.head_dim / 32; }
+TESSERA_HD constexpr bool is_fp4(const Config& c) { return c.format == IndexFormat::mxfp4; }
+TESSERA_HD constexpr bool widens(const Config& c) { return c.operands == IndexOperands::bf16; }
+TESSERA_HD constexpr int row_bytes(const Config& c) { return is_fp4(c) ? c.head_dim / 2 : c.head_dim; }
+// Of a product: 32 bytes of what is multiplied.
+TESSERA_HD constexpr int steps(const Config& c) { return widens(c) ? c.head_dim / 16 : row_bytes(c) / 32; }
 TESSERA_HD constexpr int threads(const Config& c) { return kWarpgroup * (1 + c.consumers); }
 TESSERA_HD constexpr Swizzle swizzle(const Config& c) {
-  return c.head_dim == 128 ? Swizzle::b128 : c.head_dim == 64 ? Swizzle::b64 : Swizzle::b32;
+  return row_bytes(c) == 128 ? Swizzle::b128 : row_bytes(c) == 64 ? Swizzle::b64 : Swizzle::b32;
 }
 TESSERA_HD constexpr WgmmaShape product_shape(const Config& c) {
+  if (widens(c))
+    return {.n = columns_of_tile(c),
+            .dtype = DType::bf16,
+            .a_in_registers = true,
+            .steps = steps(c),
+            .b_dtype = DType::bf16,
+            .has_begin = true};
   return {.n = columns_of_tile(c), .dtype = DType::e4m3, .steps = steps(c), .b_dtype = DType::e4m3, .has_begin = true};
 }
 // Keys that lie side by side: a box, of which a tile has so many. Its scales begin at a multiple of 128 bytes.
@@ -88,11 +110,16 @@ TESSERA_HD constexpr int keys_of_run(const Config& c) {
 }
 TESSERA_HD constexpr int runs(const Config& c) { return kTileKeys / keys_of_run(c); }
 TESSERA_HD constexpr int scales_pitch(const Config& c) { return keys_of_run(c) < 32 ? 32 : keys_of_run(c); }
-TESSERA_HD constexpr int page_bytes(const Config& c) { return c.page_size * (c.head_dim + 4); }
+TESSERA_HD constexpr int page_bytes(const Config& c) { return c.page_size * (row_bytes(c) + 4); }
 
-// What wgmma's accumulators, the weights and the sums take.
+// Widened, word w of a quarter of a row, eight elements, is steps 2 w and 2 w + 1 of what lane `quarter` of a quad has:
+// of its pairs, elements (j, j + 4), the first two are those of the first step, columns 2 quarter and 8 further of 16.
+// In bytes from where the step's 16 begin.
+TESSERA_HD constexpr int place_of_pair(int quarter, int pair) { return 4 * quarter + pair % 2 * 16; }
+
+// What wgmma's accumulators, the weights and the sums take, and widened keys.
 TESSERA_HD constexpr int registers_needed(const Config& c) {
-  return columns_of_tile(c) / 2 + columns_of_tile(c) / 4 + 2 * c.tile_q + 24;
+  return columns_of_tile(c) / 2 + columns_of_tile(c) / 4 + 2 * c.tile_q + 24 + (widens(c) ? 4 * steps(c) : 0);
 }
 // CTAs that a multiprocessor has room for. One is launched for each; with room for two the next launch's waits beside
 // it, its barriers and maps ready.
@@ -115,17 +142,20 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 struct SmemLayout {
   int q = 0;        // two slots
   int keys = 0;     // a ring
+  int wide = 0;     // queries in bf16
   int weights = 0;  // beside q
-  int scales = 0;   // beside keys
-  int ranges = 0;   // beside q: see Ranges in templates/indexer/ranges.cuh
-  int deal = 0;     // where the CTA's share begins, and sums of warps
+  int q_scales = 0;
+  int scales = 0;  // beside keys
+  int ranges = 0;  // beside q: see Ranges in templates/indexer/ranges.cuh
+  int deal = 0;    // where the CTA's share begins, and sums of warps
   int barriers = 0;
   int total = 0;
 };
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
-  return static_cast<int>(round_up(columns_of_tile(c) * c.head_dim, 1024));
+  return static_cast<int>(round_up(columns_of_tile(c) * row_bytes(c), 1024));
 }
-TESSERA_HD constexpr int key_slot_bytes(const Config& c) { return kTileKeys * c.head_dim; }
+TESSERA_HD constexpr int wide_bytes(const Config& c) { return widens(c) ? columns_of_tile(c) * 2 * c.head_dim : 0; }
+TESSERA_HD constexpr int key_slot_bytes(const Config& c) { return kTileKeys * row_bytes(c); }
 TESSERA_HD constexpr int weights_slot_bytes(const Config& c) {
   return static_cast<int>(round_up(4 * columns_of_tile(c), 128));
 }
@@ -137,8 +167,10 @@ inline constexpr int kDealBytes = 256;
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.keys = kQuerySlots * q_slot_bytes(c);
-  layout.weights = layout.keys + c.stages * key_slot_bytes(c);
-  layout.scales = layout.weights + kQuerySlots * weights_slot_bytes(c);
+  layout.wide = static_cast<int>(round_up(layout.keys + c.stages * key_slot_bytes(c), 1024));
+  layout.weights = layout.wide + wide_bytes(c);
+  layout.q_scales = layout.weights + kQuerySlots * weights_slot_bytes(c);
+  layout.scales = layout.q_scales + (is_fp4(c) ? kQuerySlots * weights_slot_bytes(c) : 0);
   layout.ranges = layout.scales + c.stages * scales_slot_bytes(c);
   layout.deal = layout.ranges + kQuerySlots * ranges_slot_bytes(c);
   layout.barriers = layout.deal + kDealBytes;
@@ -161,14 +193,17 @@ TESSERA_HD constexpr int min_ctas(const Config& c) {
   return uses_wgmma(c) && c.consumers <= 2 && registers_needed(c) <= 80 && smem_bytes(c) <= kMaxSmemBytesOfTwo ? 2 : 1;
 }
 // Bytes that come for a tile of queries, and for one of keys.
-TESSERA_HD constexpr int query_bytes(const Config& c) { return columns_of_tile(c) * (c.head_dim + 4); }
-TESSERA_HD constexpr int key_bytes(const Config& c) { return kTileKeys * (c.head_dim + 4); }
+TESSERA_HD constexpr int query_bytes(const Config& c) {
+  return columns_of_tile(c) * (row_bytes(c) + (is_fp4(c) ? 8 : 4));
+}
+TESSERA_HD constexpr int key_bytes(const Config& c) { return kTileKeys * (row_bytes(c) + 4); }
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
   heads,                    // heads; 64
   head_dim,                 // head_dim; 128
+  head_dim_of_fp4,          // head_dim; 64
   score_dtype,              // bytes of a score; 4
   kv_layout,                // 0; 0
   page_size,                // keys of a page; 256
@@ -178,6 +213,7 @@ enum class Rule {
   lengths_without_pages,    // 0; 0
   columns_of_pages,         // 0; 0
   mma_kind,                 // 0; 0
+  operands_of_format,       // 0; 0
   tile_q_out_of_range,      // queries of a tile; 16
   tile_q_of_pages,          // queries of a tile; next_n
   columns_out_of_range,     // heads times queries of a tile; 256
@@ -191,6 +227,7 @@ enum class Rule {
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.heads != 8 && c.heads != 16 && c.heads != 32 && c.heads != 64) return {Rule::heads, c.heads, 64};
   if (c.head_dim != 32 && c.head_dim != 64 && c.head_dim != 128) return {Rule::head_dim, c.head_dim, 128};
+  if (is_fp4(c) && c.head_dim < 64) return {Rule::head_dim_of_fp4, c.head_dim, 64};
   if (c.score_dtype != DType::f32 && c.score_dtype != DType::bf16)
     return {Rule::score_dtype, dtype_bytes(c.score_dtype), 4};
   if (c.kv_layout != KvLayout::ragged && c.kv_layout != KvLayout::paged) return {Rule::kv_layout, 0, 0};
@@ -203,6 +240,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!is_paged(c) && c.context_lengths != ContextLengths::sequence) return {Rule::lengths_without_pages, 0, 0};
   if (is_paged(c) && c.score_columns != ScoreColumns::keys) return {Rule::columns_of_pages, 0, 0};
   if (c.mma_kind != MmaKind::wgmma_f16 && c.mma_kind != MmaKind::mma_f16) return {Rule::mma_kind, 0, 0};
+  if (widens(c) ? !is_fp4(c) : is_fp4(c) && uses_wgmma(c)) return {Rule::operands_of_format, 0, 0};
   if (c.tile_q < 1 || c.tile_q > kMaxTileQueries) return {Rule::tile_q_out_of_range, c.tile_q, kMaxTileQueries};
   if (is_paged(c) && c.tile_q != c.next_n) return {Rule::tile_q_of_pages, c.tile_q, c.next_n};
   if (columns_of_tile(c) > kMaxColumns) return {Rule::columns_out_of_range, columns_of_tile(c), kMaxColumns};

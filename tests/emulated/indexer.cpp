@@ -111,6 +111,16 @@ std::vector<Indexer> cover(const char* arch, std::optional<MmaKind> mma_kind) {
   return problems;
 }
 
+/// The same in mxfp4.
+std::vector<Indexer> cover_of_fp4(const char* arch, std::optional<MmaKind> mma_kind) {
+  std::vector<Indexer> problems = cover(arch, mma_kind);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    problems[i].format = IndexFormat::mxfp4;
+    problems[i].head_dim = i % 3 == 0 ? 64 : 128;
+  }
+  return problems;
+}
+
 }  // namespace
 
 TEST_CASE("indexer: wgmma") {
@@ -140,6 +150,23 @@ TEST_CASE("indexer: mma.sync") {
     one.arch = Arch::parse(kTargets[turn++ % 5]);
     check(one, *compiler);
   }
+}
+
+TEST_CASE("indexer: mxfp4 as it is, and widened for wgmma and mma.sync") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  testing::Sample sample(6);
+  constexpr IndexFormat kFp4 = IndexFormat::mxfp4;
+  check({.arch = Arch::parse("sm_120a"), .format = kFp4}, *compiler);
+  check({.format = kFp4}, *compiler);
+  check({.arch = Arch::parse("sm_100a"), .heads = 16, .format = kFp4, .kv_layout = KvLayout::paged, .next_n = 2},
+        *compiler);
+  constexpr const char* kTargets[] = {"sm_120a", "sm_100a", "sm_90a"};
+  for (const char* const arch : kTargets)
+    for (const Indexer& problem : cover_of_fp4(arch, {}))
+      if (sample.takes()) check(problem, *compiler);
+  if (sample.takes()) check({.format = kFp4, .mma_kind = MmaKind::mma_f16}, *compiler);
+  if (sample.takes()) check({.heads = 8, .format = kFp4, .tile_q = 16, .consumers = 3, .stages = 3}, *compiler);
 }
 
 TEST_CASE("indexer: drawn facts, sizes and strides, twice the same bits") {

@@ -312,8 +312,13 @@ inline std::vector<Problem> every_fact() {
         facts.next_n = head_dim / 32;
         facts.context_lengths = is_even ? ContextLengths::query : ContextLengths::sequence;
         problems.push_back(facts);
+        if (head_dim == 32) continue;
+        facts.format = IndexFormat::mxfp4;
+        problems.push_back(facts);
+        problems.push_back(Indexer{.arch = facts.arch, .heads = heads, .head_dim = head_dim, .format = facts.format});
       }
   problems.push_back(Indexer{.mma_kind = MmaKind::mma_f16});
+  problems.push_back(Indexer{.format = IndexFormat::mxfp4, .mma_kind = MmaKind::mma_f16});
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const int head_dim : {64, 128}) problems.push_back(AttentionQuantize{.head_dim = head_dim, .dtype = dtype});
   for (const KvLayout kv_layout : {KvLayout::dense, KvLayout::ragged, KvLayout::paged}) {

@@ -145,9 +145,10 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
           count_of(arch, dtype, k, ties, order, range, index_form, values, threads, ctas, m, n));
   }
   {
-    const auto& [arch, heads, head_dim, score_dtype, kv_layout, page_size, next_n, context_lengths, score_columns,
-                 outside, mma_kind, tile_q, consumers, stages, m, n, batch, pages, max_pages, columns] = Indexer{};
-    CHECK(indexer_fields().size() == count_of(arch, heads, head_dim, score_dtype, kv_layout, page_size, next_n,
+    const auto& [arch, heads, head_dim, format, score_dtype, kv_layout, page_size, next_n, context_lengths,
+                 score_columns, outside, mma_kind, tile_q, consumers, stages, m, n, batch, pages, max_pages, columns] =
+        Indexer{};
+    CHECK(indexer_fields().size() == count_of(arch, heads, head_dim, format, score_dtype, kv_layout, page_size, next_n,
                                               context_lengths, score_columns, outside, mma_kind, tile_q, consumers,
                                               stages, m, n, batch, pages, max_pages, columns));
   }

@@ -16,6 +16,7 @@ inline reference::IndexerRun run_of(const Plan& plan) {
   reference::IndexerRun run;
   run.heads = problem.heads;
   run.head_dim = problem.head_dim;
+  run.format = problem.format;
   run.is_paged = problem.kv_layout == KvLayout::paged;
   run.page_size = problem.page_size;
   run.next_n = problem.next_n;
@@ -49,6 +50,7 @@ inline Indexer drawn_problem(Draw& draw, Arch arch) {
   }
   if (arch.number == 90 && draw.one_in(4)) problem.mma_kind = MmaKind::mma_f16;
   if (draw.one_in(2)) problem.m = draw.pick(1, 100);
+  if (problem.head_dim >= 64 && draw.one_in(3)) problem.format = IndexFormat::mxfp4;
   return problem;
 }
 
@@ -69,16 +71,18 @@ inline Judged judged_case(const Plan& plan, Device& device, const Launcher& laun
   }
   std::map<std::string, std::int64_t> sizes = sizes_of(run);
   if (draw.one_in(2)) {
-    sizes["q_stride_head"] = run.head_dim + 16 * draw.pick(0, 2);
+    const std::int64_t row = reference::index_row_bytes(run);
+    sizes["q_stride_head"] = row + 16 * draw.pick(0, 2);
     sizes["q_stride_m"] = run.heads * sizes["q_stride_head"] + 16 * draw.pick(0, 2);
     sizes["weights_stride_m"] = run.heads + 4 * draw.pick(0, 2);
     sizes["scores_stride_m"] = std::max<std::int64_t>(run.columns, 1) + draw.pick(0, 9);
     if (run.is_paged) {
-      sizes["cache_stride_page"] = run.page_size * (run.head_dim + 4) + 16 * draw.pick(0, 3);
+      sizes["cache_stride_page"] = run.page_size * (row + 4) + 16 * draw.pick(0, 3);
       sizes["block_table_stride_batch"] = run.max_pages + draw.pick(0, 3);
     } else {
-      sizes["k_stride_n"] = run.head_dim + 16 * draw.pick(0, 2);
+      sizes["k_stride_n"] = row + 16 * draw.pick(0, 2);
     }
+    if (run.format == IndexFormat::mxfp4) sizes["q_scales_stride_m"] = 4 * run.heads + 16 * draw.pick(0, 2);
   }
   constexpr reference::Fill kFills[] = {reference::Fill::normal, reference::Fill::uniform, reference::Fill::standard};
   const rows_sweep::Tensors inputs =
