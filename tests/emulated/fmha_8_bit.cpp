@@ -3,14 +3,13 @@
 // keys, pages, split keys, sinks, altered scores, trees.
 #include <doctest/doctest.h>
 
-#include "tests/emulated/fmha_run.h"
+#include "tests/emulated/fmha_narrow_keys.h"
 
 namespace tessera::fmha_8_bit_test {
 namespace {
 
 using emulator::Schedule;
 using Descales = testing::FmhaLaunchFacts::Descales;
-using PoolLayout = testing::FmhaLaunchFacts::PoolLayout;
 
 Fmha of_e4m3(int head_dim) {
   Fmha problem;
@@ -32,8 +31,8 @@ TEST_CASE("e4m3 attention: every head_dim, masks, either type of o, dense") {
       problem.mask = mask;
       if (turn % 3 == 0) problem.o_dtype = DType::f16;
       problem.output = turn % 5 == 0 ? Output::unnormalized : Output::normalized;
-      testing::check_runs(
-          problem, {2, 2, 1, 150, 260, dims[0], dims[1]}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+      testing::check_narrow(
+          problem, {2, 2, 1, 150, 260, dims[0], dims[1]}, *compiler,
           {.descales = static_cast<Descales>(turn % 3), .input_seed = static_cast<std::uint64_t>(turn)});
     }
 }
@@ -47,8 +46,8 @@ TEST_CASE("e4m3 attention: sums are promoted, at every width of a step") {
     problem.tile_n = tile_n;
     problem.promote_every = tile_n == 128 ? 128 : 2 * tile_n;
     problem.mask = tile_n % 64 == 0 ? Mask::causal : Mask::none;
-    testing::check_runs(problem, {1, 2, 1, 140, 900, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                        {.input_seed = static_cast<std::uint64_t>(tile_n / 32)});
+    testing::check_narrow(problem, {1, 2, 1, 140, 900, 128}, *compiler,
+                          {.input_seed = static_cast<std::uint64_t>(tile_n / 32)});
   }
 }
 
@@ -60,8 +59,7 @@ TEST_CASE("e4m3 attention: sums of 256 columns are kept as f16, beside one slot 
     problem.tile_m = 128;
     problem.promote_every = 192;
     problem.mask = mask;
-    testing::check_runs(problem, {1, 2, 1, 140, 900, 256}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                        {.descales = Descales::each, .input_seed = 5});
+    testing::check_narrow(problem, {1, 2, 1, 140, 900, 256}, *compiler, {.descales = Descales::each, .input_seed = 5});
   }
 }
 
@@ -73,52 +71,26 @@ TEST_CASE("e4m3 attention: decode, dense and paged, split and dealt") {
     for (const SplitKv split : {SplitKv::on, SplitKv::dealt})
       for (const int head_dim : {64, 128}) {
         ++turn;
-        Fmha problem = of_e4m3(head_dim);
+        Fmha problem = testing::decoding(of_e4m3(head_dim), split, page_size);
         problem.o_dtype = turn % 4 == 0 ? DType::f16 : DType::bf16;
-        problem.mask = Mask::causal;
-        problem.split_kv = split;
         problem.pack_gqa = turn % 3 == 2 ? 3 : 4;  // copied queries, and boxes
-        problem.tile_m = 64;
-        problem.tile_n = 64;
         problem.stages = turn % 3 == 0 ? 3 : 2;
         problem.promote_every = turn % 2 == 0 ? 64 : 0;
-        problem.seqused = UsedLengths::k;
         problem.sink = turn % 2 == 0 ? Sink::per_head : Sink::none;
-        if (page_size > 0) {
-          problem.kv_layout = KvLayout::paged;
-          problem.page_size = page_size;
-        }
-        testing::FmhaLaunchFacts facts;
-        facts.seqused_k = {300, 131, 0};
+        testing::FmhaLaunchFacts facts = testing::facts_of_decoding(problem, turn);
         facts.descales = turn % 5 == 0 ? Descales::one : Descales::each;
-        if (split == SplitKv::on) facts.num_splits = 3;
-        facts.has_foreign_pages = turn % 3 == 0;
-        facts.pool_layout = static_cast<PoolLayout>(turn % 3);
-        testing::check_runs(problem, {3, 2 * *problem.pack_gqa, 2, 3, 320, head_dim}, *compiler,
-                            {Schedule::lazy, Schedule::adversarial}, 1, facts);
+        testing::check_decoding(problem, *compiler, facts);
       }
 }
 
 TEST_CASE("e4m3 attention: windows, queries and keys of their own lengths, ragged queries and keys") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
-  Fmha problem = of_e4m3(128);
-  problem.window = Window::sliding;
-  problem.seqused = UsedLengths::qk;
-  problem.swizzle = Swizzle::b64;
-  testing::check_runs(problem, {3, 2, 1, 90, 300, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                      {.window_size_left = 70,
-                       .window_size_right = 5,
-                       .seqused_q = {90, 0, 41},
-                       .seqused_k = {300, 17, 161},
-                       .descales = Descales::each});
-  problem = of_e4m3(64);
-  problem.q_layout = QueryLayout::ragged;
+  testing::check_window(of_e4m3(128), *compiler);
+  Fmha problem = of_e4m3(64);
   problem.kv_layout = KvLayout::ragged;
-  problem.mask = Mask::causal;
   problem.promote_every = 128;
-  testing::check_runs(problem, {4, 2, 1, 200, 300, 64}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                      {.seqused_k = {176, 0, 1, 177}, .query_lengths = {70, 3, 0, 120}, .descales = Descales::each});
+  testing::check_ragged(problem, {4, 2, 1, 200, 300, 64}, *compiler);
   problem = of_e4m3(128);
   problem.window = Window::chunked;
   problem.mask = Mask::causal;
@@ -137,8 +109,8 @@ TEST_CASE("e4m3 attention: a step's whole tiles beside dealt keys") {
   problem.page_size = 16;
   problem.mask = Mask::causal;
   problem.pack_gqa = 4;
-  testing::check_runs(problem, {5, 4, 1, 130, 330, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                      {.seqused_k = {330, 70, 12, 90, 280}, .query_lengths = {1, 66, 1, 60, 1}, .num_sms = 3});
+  testing::check_narrow(problem, {5, 4, 1, 130, 330, 128}, *compiler,
+                        {.seqused_k = {330, 70, 12, 90, 280}, .query_lengths = {1, 66, 1, 60, 1}, .num_sms = 3});
 }
 
 TEST_CASE("e4m3 attention: scores that are capped or lowered, and trees") {

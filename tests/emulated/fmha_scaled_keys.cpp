@@ -3,22 +3,18 @@
 // for.
 #include <doctest/doctest.h>
 
-#include "tests/emulated/fmha_run.h"
+#include "tests/emulated/fmha_narrow_keys.h"
 
 namespace tessera::fmha_scaled_keys_test {
 namespace {
 
 using emulator::Schedule;
-using Descales = testing::FmhaLaunchFacts::Descales;
-using PoolLayout = testing::FmhaLaunchFacts::PoolLayout;
 
 Fmha over_codes(KvFormat format, int head_dim, int page_size) {
   Fmha problem;
   problem.head_dim = head_dim;
   problem.kv_format = format;
-  problem.kv_layout = KvLayout::paged;
-  problem.page_size = page_size;
-  problem.seqused = UsedLengths::k;
+  testing::use_lengths(problem, page_size);
   return problem;
 }
 
@@ -32,22 +28,10 @@ TEST_CASE("codes with scales by wgmma: decode of grouped heads, pages of every s
     for (const int head_dim : {64, 128, 256})
       for (const int page_size : {8, 16, 64, 128}) {
         ++turn;
-        Fmha problem = over_codes(format, head_dim, page_size);
+        const SplitKv split = turn % 3 == 0 ? SplitKv::dealt : turn % 3 == 1 ? SplitKv::on : SplitKv::off;
+        Fmha problem = testing::decoding(over_codes(format, head_dim, page_size), split, page_size);
         problem.mma_kind = MmaKind::wgmma_f16;
-        problem.mask = Mask::causal;
-        problem.split_kv = turn % 3 == 0 ? SplitKv::dealt : turn % 3 == 1 ? SplitKv::on : SplitKv::off;
-        problem.pack_gqa = 4;
-        problem.tile_m = 64;
-        problem.tile_n = 64;
-        testing::FmhaLaunchFacts facts;
-        facts.input_seed = static_cast<std::uint64_t>(turn);
-        facts.seqused_k = {300, 131, 0};
-        facts.descales = static_cast<Descales>(turn % 3);
-        if (problem.split_kv == SplitKv::on) facts.num_splits = 3;
-        facts.has_foreign_pages = turn % 3 == 0;
-        facts.pool_layout = static_cast<PoolLayout>(turn % 3);
-        testing::check_runs(problem, {3, 8, 2, 3, 320, head_dim}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                            facts);
+        testing::check_decoding(problem, *compiler, testing::facts_of_decoding(problem, turn));
       }
 }
 
@@ -71,16 +55,12 @@ TEST_CASE("codes with scales by mma.sync: few queries, and rows of a warp's own"
           problem.tile_n = tile_m == 16 ? 64 : 32;
           problem.stages = 1 + turn % 2;
           if (turn % 4 == 1) problem.split_kv = SplitKv::on;
-          testing::FmhaLaunchFacts facts;
-          facts.input_seed = static_cast<std::uint64_t>(turn);
+          testing::FmhaLaunchFacts facts = testing::facts_of_turn(turn);
           facts.seqused_k = {200, 77};
-          facts.descales = static_cast<Descales>(turn % 3);
           if (problem.split_kv == SplitKv::on) facts.num_splits = 2;
           facts.has_foreign_pages = turn % 5 == 0;
-          facts.pool_layout = static_cast<PoolLayout>(turn % 3);
           const std::int64_t queries = tile_m == 16 ? 2 : 21;
-          testing::check_runs(problem, {2, 8, 2, queries, 200, head_dim}, *compiler,
-                              {Schedule::lazy, Schedule::adversarial}, 1, facts);
+          testing::check_narrow(problem, {2, 8, 2, queries, 200, head_dim}, *compiler, facts);
         }
 }
 
@@ -96,18 +76,14 @@ TEST_CASE("codes with scales by tcgen05: pages of every size, packed heads, spli
         problem.arch = Arch::parse(turn % 4 == 3 ? "sm_103a" : "sm_100a");
         problem.mask = turn % 2 == 0 ? Mask::causal : Mask::none;
         problem.pack_gqa = turn % 3 == 0 ? 1 : 4;
-        testing::FmhaLaunchFacts facts;
-        facts.input_seed = static_cast<std::uint64_t>(turn);
+        testing::FmhaLaunchFacts facts = testing::facts_of_turn(turn);
         facts.seqused_k = {200, 77, 0};
-        facts.descales = static_cast<Descales>(turn % 3);
         if (turn % 5 == 1) {
           problem.split_kv = SplitKv::on;
           facts.num_splits = 2;
         }
         facts.has_foreign_pages = turn % 4 == 0;
-        facts.pool_layout = static_cast<PoolLayout>(turn % 3);
-        testing::check_runs(problem, {3, 8, 2, 21, 200, head_dim}, *compiler, {Schedule::lazy, Schedule::adversarial},
-                            1, facts);
+        testing::check_narrow(problem, {3, 8, 2, 21, 200, head_dim}, *compiler, facts);
       }
 }
 
@@ -116,29 +92,17 @@ TEST_CASE("codes with scales: prefill, windows, ragged queries, scores that are 
   if (!compiler) return;
   for (const KvFormat format : kFormats) {
     Fmha problem = over_codes(format, 128, 32);
-    problem.window = Window::sliding;
-    problem.seqused = UsedLengths::qk;
-    problem.swizzle = Swizzle::b64;
     problem.mma_kind = MmaKind::wgmma_f16;
-    testing::check_runs(problem, {3, 2, 1, 90, 300, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                        {.window_size_left = 70,
-                         .window_size_right = 5,
-                         .seqused_q = {90, 0, 41},
-                         .seqused_k = {300, 17, 161},
-                         .descales = Descales::each});
+    testing::check_window(problem, *compiler);
     problem = over_codes(format, 64, 16);
-    problem.q_layout = QueryLayout::ragged;
-    problem.mask = Mask::causal;
     problem.swizzle = Swizzle::none;
     problem.mma_kind = MmaKind::wgmma_f16;
-    testing::check_runs(problem, {4, 4, 2, 200, 177, 64}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                        {.seqused_k = {176, 0, 1, 177}, .query_lengths = {70, 3, 0, 120}, .descales = Descales::each});
+    testing::check_ragged(problem, {4, 4, 2, 200, 177, 64}, *compiler);
     problem = over_codes(format, 128, 64);
     problem.softcap = Softcap::tanh;
     problem.tree_mask = TreeMask::bits;
     problem.output = Output::unnormalized;
-    testing::check_runs(problem, {2, 4, 2, 40, 300, 128}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
-                        {.softcap = 8, .seqused_k = {300, 97}});
+    testing::check_narrow(problem, {2, 4, 2, 40, 300, 128}, *compiler, {.softcap = 8, .seqused_k = {300, 97}});
   }
 }
 
@@ -147,12 +111,8 @@ TEST_CASE("codes with scales by wgmma: the bits of bf16 keys made from them") {
   if (!compiler) return;
   for (const KvFormat format : kFormats)
     for (const int head_dim : {64, 128, 256}) {
-      Fmha problem = over_codes(format, head_dim, 16);
+      Fmha problem = testing::decoding(over_codes(format, head_dim, 16), SplitKv::off, 16);
       problem.mma_kind = MmaKind::wgmma_f16;
-      problem.mask = Mask::causal;
-      problem.pack_gqa = 4;
-      problem.tile_m = 64;
-      problem.tile_n = 64;
       testing::FmhaLaunchFacts facts;
       facts.seqused_k = {300, 131};
       const reference::FmhaSizes sizes{2, 8, 2, 5, 320, head_dim};
