@@ -10,17 +10,14 @@ group are compared with float64. Prints a Markdown table, then geometric means o
   python3 bench/peers/grouped_gemm.py --library build/bench/peers/libtessera_peer_shim.so [--contiguous 4x8192,8x4096] [--masked 8x1,...]
       [--nk 4096x7168,...] [--capacity 128] [--pins "tile_m=128,tile_n=128;..."] [--no-peers] [--repeat 5] [--output FILE]
 """
-import argparse
 import ctypes
 import math
-import pathlib
-import subprocess
 import sys
 
 import torch
 
-from fmha_decode import ROTATED_BYTES, graph_of, plain_read_library, stream, times_us
-from named_launch import Kernel
+from beside_read import Table, copies_of, geometric_mean, kernels, parser_of, plain_reads, wrong_by
+from fmha_decode import graph_of, plain_read_library, times_us
 
 CONTIGUOUS, MASKED = "4x8192,8x4096", "8x1,8x8,8x32,8x64,32x1,32x8,32x64"
 NK = "4096x7168,7168x2048,6144x7168,7168x3072"
@@ -53,7 +50,7 @@ class Operands:
 def require_right(who, d, x, places, is_ours):
     for matrix, first, rows, group in places:
         exact = x.exact(matrix, first, rows, group)
-        error = ((d[matrix, first:first + rows].double() - exact).norm() / exact.norm()).item()
+        error = wrong_by(d[matrix, first:first + rows], exact)
         if error < 5e-3:
             continue
         if is_ours:
@@ -64,7 +61,7 @@ def require_right(who, d, x, places, is_ours):
 def cell(library, reader, is_masked, groups, m, n, k, capacity, pins, repeat, deep_gemm):
     matrices, rows = (groups, capacity) if is_masked else (1, groups * m)
     read_bytes = groups * (m + n) * k
-    many = [Operands(groups, matrices, rows, n, k) for _ in range(min(max(1, -(-ROTATED_BYTES // read_bytes)), 64))]
+    many = [Operands(groups, matrices, rows, n, k) for _ in range(copies_of(read_bytes, 64))]
     some = min(m, 32)
     places = [(g if is_masked else 0, 0 if is_masked else g * m + m - some, some, g) for g in {0, groups - 1}]
     numbers = [m] * groups if is_masked else [g * m for g in range(groups + 1)]
@@ -73,8 +70,7 @@ def cell(library, reader, is_masked, groups, m, n, k, capacity, pins, repeat, de
     grouping = "masked" if is_masked else "contiguous"
     facts = f"dtype=e4m3,a_scale_block=1x128,b_scale_block=128x128,grouping={grouping},m={m if is_masked else rows},n={n},k={k},l={groups}"
     names, graphs = [], []
-    for pin in pins:
-        kernel = Kernel(library, "gemm", facts + ("," + pin if pin else ""))
+    for kernel in kernels(library, "gemm", facts, pins):
         launches = [kernel.bind(m=rows, n=n, k=k, l=groups, a=x.a, b=x.b, d=d, sfa=x.sfa, sfb=x.sfb, groups=of_groups, sfa_stride_m=1,
                                 sfa_stride_k=rows) for x in many]
         d.fill_(math.nan)
@@ -82,11 +78,8 @@ def cell(library, reader, is_masked, groups, m, n, k, capacity, pins, repeat, de
         require_right(kernel.name, d, many[0], places, True)
         names.append(kernel.name)
         graphs.append(graph_of(launches))
-    out = torch.empty(16, device="cuda", dtype=torch.uint8)
     flat = [torch.empty(read_bytes, device="cuda", dtype=torch.uint8) for _ in many]
-    read = lambda t: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(t.data_ptr()), ctypes.c_longlong(t.numel()),
-                                                     ctypes.c_void_p(out.data_ptr()))
-    graphs.append(graph_of([lambda t=t: read(t) for t in flat]))
+    graphs.append(graph_of(plain_reads(reader, flat)))
     if deep_gemm is not None:
         if is_masked:
             run = lambda x: deep_gemm.m_grouped_fp8_gemm_nt_masked((x.a, x.sfa.transpose(1, 2)), (x.b, x.sfb), theirs, of_groups, m)
@@ -110,51 +103,37 @@ def verdict(is_masked, best, read, deep):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True)
+    parser = parser_of(__doc__, NK)
     parser.add_argument("--contiguous", default=CONTIGUOUS)
     parser.add_argument("--masked", default=MASKED)
-    parser.add_argument("--nk", default=NK)
     parser.add_argument("--capacity", type=int, default=128, help="rows of a masked group's matrix")
-    parser.add_argument("--pins", default="", help="several sets, separated by ;")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--output")
     arguments = parser.parse_args()
     library, reader = ctypes.CDLL(arguments.library), plain_read_library()
     deep_gemm = None
     if not arguments.no_peers:
         import deep_gemm
-    clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
-                            capture_output=True, text=True, check=False).stdout.strip()
-    lines = [f"{clocks}, PyTorch {torch.__version__}, commit {arguments.commit}", "", f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| groups x rows x n x k | tessera us | TFLOP/s | of the read's speed | DeepGEMM us | times it | kernel | bar |",
-             "|---|---|---|---|---|---|---|---|"]
-    print("\n".join(lines))
+    table = Table(arguments, ["groups x rows x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it", "kernel", "bar"])
     ratios = {}
     for is_masked, cases in ((False, arguments.contiguous), (True, arguments.masked)):
         for case in filter(None, cases.split(",")):
             for nk in arguments.nk.split(","):
                 (groups, m), (n, k) = map(int, case.split("x")), map(int, nk.split("x"))
-                names, us = cell(library, reader, is_masked, groups, m, n, k, arguments.capacity, arguments.pins.split(";"), arguments.repeat,
+                names, us = cell(library, reader, is_masked, groups, m, n, k, arguments.capacity, arguments.pins, arguments.repeat,
                                  deep_gemm)
                 *ours, read, deep = us
                 bar = verdict(is_masked, min(ours), read, deep)
                 kind = "masked" if is_masked else "contiguous"
                 for name, mine in zip(names, ours):
-                    lines.append(f"| {kind} {groups} x {m} x {n} x {k} | {mine:.1f} | {2 * groups * m * n * k / mine * 1e-6:.0f} | "
-                                 f"{read / mine:.3f} | {deep:.1f} | {deep / mine:.3f} | {name.split('to_bf16_')[-1]} | {bar} |")
-                    print(lines[-1], flush=True)
+                    table.row(f"{kind} {groups} x {m} x {n} x {k}", f"{mine:.1f}", f"{2 * groups * m * n * k / mine * 1e-6:.0f}",
+                              f"{read / mine:.3f}", f"{deep:.1f}", f"{deep / mine:.3f}", name.split("to_bf16_")[-1], bar)
                 if not math.isnan(deep):
                     ratios.setdefault(kind, []).append(deep / min(ours))
                 torch.cuda.empty_cache()
     for kind, of_kind in ratios.items():
-        mean = math.exp(sum(map(math.log, of_kind)) / len(of_kind))
-        lines.append(f"\n{kind}: geometric mean of DeepGEMM's times over ours {mean:.3f}, least {min(of_kind):.3f} ({len(of_kind)} products)")
-        print(lines[-1], flush=True)
-    if arguments.output:
-        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        table.line(f"\n{kind}: geometric mean of DeepGEMM's times over ours {geometric_mean(of_kind):.3f}, least {min(of_kind):.3f} "
+                   f"({len(of_kind)} products)")
+    table.save()
 
 
 if __name__ == "__main__":

@@ -10,15 +10,12 @@ last must stay as they were. Prints a Markdown table.
   python3 bench/peers/grouped_weights.py --library build/bench/peers/libtessera_peer_shim.so [--masked 8x1,8x16,...] [--nk 5760x2880,...]
       [--format mxfp4,nvfp4,int4] [--capacity 128] [--pins "tile_m=8,tile_n=128,mma_kind=mma.f16;..."] [--repeat 5] [--output FILE]
 """
-import argparse
 import ctypes
-import pathlib
-import subprocess
-import sys
 
 import torch
 
-from fmha_decode import ROTATED_BYTES, graph_of, plain_read_library, stream, times_us
+from beside_read import Table, copies_of, kernels, parser_of, plain_reads, wrong_by
+from fmha_decode import graph_of, plain_read_library, times_us
 from named_launch import Kernel
 from weights_4_bit import BLOCK_BYTES, Weights
 
@@ -30,7 +27,7 @@ def is_right(kernel, d, a, first_weights, groups, m):
     columns = torch.arange(min(256, d.shape[2]), device="cuda")
     for group, weights in first_weights.items():
         exact = a[group, :m].double() @ weights.exact(columns).T
-        error = ((d[group, :m][:, columns].double() - exact).norm() / exact.norm()).item()
+        error = wrong_by(d[group, :m][:, columns], exact)
         if not error < 5e-3:
             print(f"WRONG by {error:.1e} in group {group} of {groups}: {kernel.name}", flush=True)
             return False
@@ -43,11 +40,10 @@ def is_right(kernel, d, a, first_weights, groups, m):
 def cell(library, reader, format_, groups, m, n, k, capacity, pins, repeat):
     block = BLOCK_BYTES[format_]
     of_group = -(-n // 64) * -(-k // 128) * block
-    copies = max(1, -(-ROTATED_BYTES // (groups * of_group)))
     a = torch.randn(groups, capacity, k, device="cuda", dtype=torch.float32).bfloat16()  # first: a kernel wants a context
     pack = Kernel(library, "pack_weights", f"format={format_},dtype=bf16")
     packed, first_weights = [], {}
-    for copy in range(copies):
+    for copy in range(copies_of(groups * of_group)):
         all_groups = torch.empty(groups, of_group, dtype=torch.uint8, device="cuda")
         for group in range(groups):
             weights = Weights(format_, torch.bfloat16, n, k)
@@ -58,12 +54,7 @@ def cell(library, reader, format_, groups, m, n, k, capacity, pins, repeat):
     rows = torch.full((groups,), m, device="cuda", dtype=torch.int32)
     d = torch.empty((groups, capacity, n), device="cuda", dtype=torch.bfloat16)
     names, graphs, kept = [], [], []
-    for pin in pins:
-        try:
-            kernel = Kernel(library, "gemm", f"b_dtype={format_},grouping=masked,m={m},n={n},k={k},l={groups}" + ("," + pin if pin else ""))
-        except RuntimeError as error:
-            print(f"{pin}: {str(error)[:160]}", flush=True)
-            continue
+    for kernel in kernels(library, "gemm", f"b_dtype={format_},grouping=masked,m={m},n={n},k={k},l={groups}", pins):
         launches = [kernel.bind(m=capacity, n=n, k=k, l=groups, a=a, b=x, d=d, groups=rows) for x in packed]
         kept.append(launches)
         d.fill_(float("nan"))
@@ -73,46 +64,31 @@ def cell(library, reader, format_, groups, m, n, k, capacity, pins, repeat):
             continue
         names.append(kernel.name)
         graphs.append(graph_of(launches))
-    out = torch.empty(16, device="cuda", dtype=torch.uint8)
-    read = lambda t: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(t.data_ptr()), ctypes.c_longlong(t.numel()),
-                                                     ctypes.c_void_p(out.data_ptr()))
-    graphs.append(graph_of([lambda t=t: read(t) for t in packed]))
+    graphs.append(graph_of(plain_reads(reader, packed)))
     *ours, read_us = times_us(graphs, repeat)
     return names, ours, read_us
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True)
+    parser = parser_of(__doc__, NK)
     parser.add_argument("--masked", default=MASKED)
-    parser.add_argument("--nk", default=NK)
     parser.add_argument("--format", default="mxfp4")
     parser.add_argument("--capacity", type=int, default=128, help="rows of a group's matrix")
-    parser.add_argument("--pins", default="", help="several sets, separated by ;")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--output")
     arguments = parser.parse_args()
     library, reader = ctypes.CDLL(arguments.library), plain_read_library()
-    clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
-                            capture_output=True, text=True, check=False).stdout.strip()
-    lines = [f"{clocks}, PyTorch {torch.__version__}, commit {arguments.commit}", "", f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| groups x rows x n x k | format | tessera us | read us | of the read | kernel |", "|---|---|---|---|---|---|"]
-    print("\n".join(lines))
+    table = Table(arguments, ["groups x rows x n x k", "format", "tessera us", "read us", "of the read", "kernel"])
     for nk in arguments.nk.split(","):
         n, k = map(int, nk.split("x"))
         for format_ in arguments.format.split(","):
             for case in arguments.masked.split(","):
                 groups, m = map(int, case.split("x"))
-                names, ours, read = cell(library, reader, format_, groups, m, n, k, max(arguments.capacity, m), arguments.pins.split(";"),
+                names, ours, read = cell(library, reader, format_, groups, m, n, k, max(arguments.capacity, m), arguments.pins,
                                          arguments.repeat)
                 for name, us in sorted(zip(names, ours), key=lambda x: x[1]):
-                    lines.append(f"| {groups} x {m} x {n} x {k} | {format_} | {us:.1f} | {read:.1f} | {read / us:.3f} | "
-                                 f"{name.split(format_ + '_')[-1]} |")
-                    print(lines[-1], flush=True)
+                    table.row(f"{groups} x {m} x {n} x {k}", format_, f"{us:.1f}", f"{read:.1f}", f"{read / us:.3f}",
+                              name.split(format_ + "_")[-1])
                 torch.cuda.empty_cache()
-    if arguments.output:
-        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    table.save()
 
 
 if __name__ == "__main__":

@@ -9,17 +9,14 @@ some rows. Prints a Markdown table, then geometric means over the peers.
   python3 bench/peers/scaled_gemm.py --library build/bench/peers/libtessera_peer_shim.so [--m 1,8,64,128,4096] [--nk 7168x16384,...]
       [--pins "tile_m=128,tile_n=128;..."] [--no-peers] [--repeat 5] [--output FILE]
 """
-import argparse
 import ctypes
 import math
-import pathlib
-import subprocess
 import sys
 
 import torch
 
-from fmha_decode import ROTATED_BYTES, graph_of, plain_read_library, stream, times_us
-from named_launch import Kernel
+from beside_read import Table, copies_of, geometric_mean, kernels, parser_of, plain_reads, wrong_by
+from fmha_decode import graph_of, plain_read_library, times_us
 
 NK = "2112x7168,576x7168,24576x1536,32768x512,7168x16384,4096x7168,7168x2048"  # DeepGEMM's test shapes
 
@@ -50,30 +47,25 @@ def cublas(x, d):
 
 
 def cell(library, reader, m, n, k, pins, repeat, deep_gemm):
-    copies = min(max(1, -(-ROTATED_BYTES // ((m + n) * k))), 64)
-    many = [Operands(m, n, k) for _ in range(copies)]
+    many = [Operands(m, n, k) for _ in range(copies_of((m + n) * k, 64))]
     d, theirs = (torch.full((m, n), math.nan, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     names, graphs = [], []
-    for pin in pins:
-        kernel = Kernel(library, "gemm", f"dtype=e4m3,a_scale_block=1x128,b_scale_block=128x128,m={m},n={n},k={k}" + ("," + pin if pin else ""))
+    for kernel in kernels(library, "gemm", f"dtype=e4m3,a_scale_block=1x128,b_scale_block=128x128,m={m},n={n},k={k}", pins):
         launches = [kernel.bind(m=m, n=n, k=k, a=x.a, b=x.b, d=d, sfa=x.sfa, sfb=x.sfb, sfa_stride_m=1, sfa_stride_k=x.pitch) for x in many]
         launches[0]()
         rows = min(m, 64)
         exact = many[0].exact(rows)
-        error = ((d[:rows].double() - exact).norm() / exact.norm()).item()
+        error = wrong_by(d[:rows], exact)
         if not error < 5e-3:
             sys.exit(f"wrong by {error:.1e}: {m} x {n} x {k}, {kernel.name}")
         names.append(kernel.name)
         graphs.append(graph_of(launches))
-    out = torch.empty(16, device="cuda", dtype=torch.uint8)
     flat = [torch.empty((m + n) * k, device="cuda", dtype=torch.uint8) for _ in many]
-    read = lambda t: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(t.data_ptr()), ctypes.c_longlong(t.numel()),
-                                                     ctypes.c_void_p(out.data_ptr()))
-    graphs.append(graph_of([lambda t=t: read(t) for t in flat]))
+    graphs.append(graph_of(plain_reads(reader, flat)))
     if deep_gemm is not None:
         run = lambda x: deep_gemm.fp8_gemm_nt((x.a, x.sfa.T[:m]), (x.b, x.sfb), theirs)
         run(many[0])
-        error = ((theirs[:rows].double() - exact).norm() / exact.norm()).item()
+        error = wrong_by(theirs[:rows], exact)
         if not error < 5e-3:
             print(f"DeepGEMM is wrong by {error:.1e}", flush=True)
         graphs.append(graph_of([lambda x=x: run(x) for x in many]))
@@ -82,7 +74,7 @@ def cell(library, reader, m, n, k, pins, repeat, deep_gemm):
     try:
         launches = [cublas(x, theirs) for x in many]
         theirs = launches[0]()
-        error = ((theirs[:rows].double() - exact).norm() / exact.norm()).item()
+        error = wrong_by(theirs[:rows], exact)
         if not error < 5e-3:
             print(f"cuBLAS is wrong by {error:.1e}", flush=True)
         graphs.append(graph_of(launches))
@@ -94,47 +86,34 @@ def cell(library, reader, m, n, k, pins, repeat, deep_gemm):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True)
+    parser = parser_of(__doc__, NK)
     parser.add_argument("--m", default="1,8,64,128,4096")
-    parser.add_argument("--nk", default=NK)
-    parser.add_argument("--pins", default="", help="several sets, separated by ;")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--output")
     arguments = parser.parse_args()
     library, reader = ctypes.CDLL(arguments.library), plain_read_library()
     deep_gemm = None
     if not arguments.no_peers:
         import deep_gemm
-    clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
-                            capture_output=True, text=True, check=False).stdout.strip()
-    lines = [f"{clocks}, PyTorch {torch.__version__}, commit {arguments.commit}", "", f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| m x n x k | tessera us | TFLOP/s | of the read's speed | DeepGEMM us | times it | cuBLAS us | times it | kernel |",
-             "|---|---|---|---|---|---|---|---|---|"]
-    print("\n".join(lines))
+    table = Table(arguments, ["m x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it", "cuBLAS us", "times it",
+                              "kernel"])
     ratios = {}
     for nk in arguments.nk.split(","):
         n, k = map(int, nk.split("x"))
         for m in map(int, arguments.m.split(",")):
-            names, us = cell(library, reader, m, n, k, arguments.pins.split(";"), arguments.repeat, deep_gemm)
+            names, us = cell(library, reader, m, n, k, arguments.pins, arguments.repeat, deep_gemm)
             *ours, read, deep, blas = us
             for name, mine in zip(names, ours):
-                lines.append(f"| {m} x {n} x {k} | {mine:.1f} | {2 * m * n * k / mine * 1e-6:.0f} | {read / mine:.3f} | {deep:.1f} | "
-                             f"{deep / mine:.3f} | {blas:.1f} | {blas / mine:.3f} | {name.split('to_bf16_')[-1]} |")
-                print(lines[-1], flush=True)
+                table.row(f"{m} x {n} x {k}", f"{mine:.1f}", f"{2 * m * n * k / mine * 1e-6:.0f}", f"{read / mine:.3f}", f"{deep:.1f}",
+                          f"{deep / mine:.3f}", f"{blas:.1f}", f"{blas / mine:.3f}", name.split("to_bf16_")[-1])
             best = min(ours)
             for peer, time in (("DeepGEMM", deep), ("cuBLAS", blas)):
                 if not math.isnan(time):
                     ratios.setdefault(peer, []).append(time / best)
             torch.cuda.empty_cache()
     for peer, of_peer in ratios.items():
-        mean = math.exp(sum(map(math.log, of_peer)) / len(of_peer))
-        lines.append(f"\nGeometric mean of the times of {peer} over ours: {mean:.3f}, least {min(of_peer):.3f} ({len(of_peer)} products)")
-        print(lines[-1], flush=True)
-    if arguments.output:
-        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        table.line(f"\nGeometric mean of the times of {peer} over ours: {geometric_mean(of_peer):.3f}, least {min(of_peer):.3f} "
+                   f"({len(of_peer)} products)")
+    table.save()
 
 
 if __name__ == "__main__":

@@ -11,16 +11,13 @@ rows, scaled to the rows, over ours.
   python3 bench/peers/weights_4_bit.py --library build/bench/peers/libtessera_peer_shim.so [--format mxfp4,nvfp4,int4,int4z] [--m 1,16,64,4096]
       [--nk 8192x8192,...] [--dtype bf16] [--pins "tile_m=16,tile_n=128;..."] [--repeat 5] [--output FILE]
 """
-import argparse
 import ctypes
 import math
-import pathlib
-import subprocess
-import sys
 
 import torch
 
-from fmha_decode import ROTATED_BYTES, graph_of, plain_read_library, stream, times_us
+from beside_read import Table, copies_of, kernels, parser_of, plain_reads, wrong_by
+from fmha_decode import graph_of, plain_read_library, times_us
 from named_launch import Kernel
 
 # Llama-70B, DeepSeek-V3, gpt-oss.
@@ -63,37 +60,31 @@ class Weights:
         return codes * scales.repeat_interleave(self.group, 1)
 
 
-def wrong_by(d, a, weights):
+def wrong_on_edges(d, a, weights):
     rows = torch.cat((torch.arange(min(32, d.shape[0])), torch.arange(max(0, d.shape[0] - 32), d.shape[0]))).cuda()
     columns = torch.cat((torch.arange(min(256, d.shape[1])), torch.arange(max(0, d.shape[1] - 256), d.shape[1]))).cuda()
     exact = a[rows].double() @ weights.exact(columns).T
-    return ((d[rows][:, columns].double() - exact).norm() / exact.norm()).item()
+    return wrong_by(d[rows][:, columns], exact)
 
 
 def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense):
     torch_type = getattr(torch, "bfloat16" if dtype == "bf16" else "float16")
     block = BLOCK_BYTES[format_]
     packed_bytes = -(-n // 64) * -(-k // 128) * block
-    copies = max(1, -(-ROTATED_BYTES // packed_bytes))
     weights = Weights(format_, torch_type, n, k)
     word = format_.removesuffix("z")
     zeros = ",zero_points=given" if format_ == "int4z" else ""
     pack = Kernel(library, "pack_weights", f"format={word},dtype={dtype}{zeros}")
-    packed = [weights.pack(pack, block) for _ in range(copies)]
+    packed = [weights.pack(pack, block) for _ in range(copies_of(packed_bytes))]
     a = torch.randn(m, k, device="cuda", dtype=torch.float32).to(torch_type)
     names, graphs, kept = [], [], []
-    for pin in pins:
+    for kernel in kernels(library, "gemm", f"dtype={dtype},d_dtype={dtype},b_dtype={word}{zeros},m={m},n={n},k={k}", pins):
         d = torch.full((m, n), math.nan, device="cuda", dtype=torch_type)
-        try:
-            kernel = Kernel(library, "gemm", f"dtype={dtype},d_dtype={dtype},b_dtype={word}{zeros},m={m},n={n},k={k}" + ("," + pin if pin else ""))
-        except RuntimeError as error:
-            print(f"{pin}: {str(error)[:160]}", flush=True)
-            continue
         launches = [kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in packed]
         kept.append(launches)  # a graph keeps no tensor
         launches[0]()
         torch.cuda.synchronize()
-        error = wrong_by(d, a, weights)
+        error = wrong_on_edges(d, a, weights)
         if not error < (5e-3 if dtype == "bf16" else 1e-3):
             print(f"WRONG by {error:.1e}: {format_} {m} x {n} x {k}, {kernel.name}", flush=True)
             continue
@@ -104,13 +95,10 @@ def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense):
             print(f"OTHER BITS: {format_} {m} x {n} x {k}, {kernel.name}", flush=True)
         names.append(kernel.name)
         graphs.append(graph_of(launches))
-    out = torch.empty(16, device="cuda", dtype=torch.uint8)
-    read = lambda t: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(t.data_ptr()), ctypes.c_longlong(t.numel()),
-                                                     ctypes.c_void_p(out.data_ptr()))
-    graphs.append(graph_of([lambda t=t: read(t) for t in packed]))
+    graphs.append(graph_of(plain_reads(reader, packed)))
     if has_dense:
         d = torch.empty((m, n), device="cuda", dtype=torch_type)
-        dense = [torch.randn(n, k, device="cuda", dtype=torch_type) for _ in range(max(1, -(-ROTATED_BYTES // (2 * n * k))))]
+        dense = [torch.randn(n, k, device="cuda", dtype=torch_type) for _ in range(copies_of(2 * n * k))]
         kernel = Kernel(library, "gemm", f"dtype={dtype},d_dtype={dtype},m={m},n={n},k={k}")
         kept.append([kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in dense])
         graphs.append(graph_of(kept[-1]))
@@ -120,42 +108,30 @@ def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True)
+    parser = parser_of(__doc__, NK)
     parser.add_argument("--format", default="mxfp4")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--m", default="1,16,32,64,4096")
-    parser.add_argument("--nk", default=NK)
-    parser.add_argument("--pins", default="", help="several sets, separated by ;")
     parser.add_argument("--no-dense", action="store_true", help="without our 16-bit product")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--output")
     arguments = parser.parse_args()
     library, reader = ctypes.CDLL(arguments.library), plain_read_library()
-    clocks = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
-                            capture_output=True, text=True, check=False).stdout.strip()
-    lines = [f"{clocks}, PyTorch {torch.__version__}, commit {arguments.commit}", "", f"Command: `python3 {' '.join(sys.argv)}`", "",
-             "| m x n x k | format | tessera us | TFLOP/s | read us | of the read | 16-bit us | of the 16-bit rate | of the limit | kernel |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
-    print("\n".join(lines))
+    table = Table(arguments, ["m x n x k", "format", "tessera us", "TFLOP/s", "read us", "of the read", "16-bit us", "of the 16-bit rate",
+                              "of the limit", "kernel"])
     for nk in arguments.nk.split(","):
         n, k = map(int, nk.split("x"))
         for format_ in arguments.format.split(","):
             peak = math.nan  # microseconds of a row in our 16-bit product of many
             for m in sorted(map(int, arguments.m.split(",")), reverse=True):
-                names, ours, read, dense = cell(library, reader, format_, arguments.dtype, m, n, k, arguments.pins.split(";"),
+                names, ours, read, dense = cell(library, reader, format_, arguments.dtype, m, n, k, arguments.pins,
                                                 arguments.repeat, not arguments.no_dense)
                 if m >= 4096:
                     peak = dense / m
                 limit = max(read, m * peak)
                 for name, us in sorted(zip(names, ours), key=lambda x: x[1]):
-                    lines.append(f"| {m} x {n} x {k} | {format_} | {us:.1f} | {2 * m * n * k / us * 1e-6:.0f} | {read:.1f} | {read / us:.3f} | "
-                                 f"{dense:.1f} | {dense / us:.3f} | {limit / us:.3f} | {name.split(format_.removesuffix('z'))[-1]} |")
-                    print(lines[-1], flush=True)
+                    table.row(f"{m} x {n} x {k}", format_, f"{us:.1f}", f"{2 * m * n * k / us * 1e-6:.0f}", f"{read:.1f}", f"{read / us:.3f}",
+                              f"{dense:.1f}", f"{dense / us:.3f}", f"{limit / us:.3f}", name.split(format_.removesuffix("z"))[-1])
                 torch.cuda.empty_cache()
-    if arguments.output:
-        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    table.save()
 
 
 if __name__ == "__main__":

@@ -69,6 +69,8 @@ class Cases(unittest.TestCase):
     def test_arguments_are_those_of_the_programs(self):
         for case in cases("x", True):
             text = (ROOT / "bench" / "peers" / case.script).read_text()
+            if "parser_of(" in text:
+                text += (ROOT / "bench" / "peers" / "beside_read.py").read_text()
             for argument in case.arguments:
                 if argument.startswith("--"):
                     self.assertIn(f'"{argument}"', text, case.name)

@@ -1,0 +1,81 @@
+"""What tables of products beside a plain read of what they touch have in common: flags, head and rows of the table, the kernels that pins
+name, how many copies a graph walks over, the read, means."""
+
+import argparse
+import ctypes
+import math
+import pathlib
+import subprocess
+import sys
+
+import torch
+
+from fmha_decode import ROTATED_BYTES, stream
+from named_launch import Kernel
+
+
+def parser_of(doc, nk):
+    """The flags of every such program; nk: the shapes that it takes by itself."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--nk", default=nk)
+    parser.add_argument("--pins", default="", help="several sets, separated by ;")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--output")
+    return parser
+
+
+class Table:
+    """A Markdown table that is printed row by row, below the GPU and the command that made it."""
+
+    def __init__(self, arguments, heads):
+        gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,clocks.max.sm,clocks.max.mem,driver_version", "--format=csv,noheader"],
+                             capture_output=True, text=True, check=False).stdout.strip()
+        self.output = arguments.output
+        self.lines = [f"{gpu}, PyTorch {torch.__version__}, commit {arguments.commit}", "", f"Command: `python3 {' '.join(sys.argv)}`", "",
+                      f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        print("\n".join(self.lines), flush=True)
+
+    def line(self, text):
+        self.lines.append(text)
+        print(text, flush=True)
+
+    def row(self, *cells):
+        self.line(f"| {' | '.join(cells)} |")
+
+    def save(self):
+        if self.output:
+            pathlib.Path(self.output).write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+
+
+def copies_of(bytes_, most=1 << 30):
+    """So many that they are together more than four times the L2."""
+    return min(max(1, -(-ROTATED_BYTES // bytes_)), most)
+
+
+def kernels(library, op, facts, pins):
+    """Those that sets of pins name; what is refused is said."""
+    for pin in pins.split(";"):
+        try:
+            yield Kernel(library, op, facts + ("," + pin if pin else ""))
+        except RuntimeError as error:
+            print(f"{pin}: {str(error)[:160]}", flush=True)
+
+
+def plain_reads(reader, tensors):
+    """A function for each tensor that reads it once."""
+    out = torch.empty(16, device="cuda", dtype=torch.uint8)
+
+    def read(tensor):
+        reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(tensor.data_ptr()), ctypes.c_longlong(tensor.numel()),
+                                        ctypes.c_void_p(out.data_ptr()))
+    return [lambda tensor=tensor: read(tensor) for tensor in tensors]
+
+
+def wrong_by(found, exact):
+    return ((found.double() - exact).norm() / exact.norm()).item()
+
+
+def geometric_mean(ratios):
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
