@@ -12,6 +12,7 @@
 
 #include "emulator/math/convert.h"
 #include "emulator/math/float_arithmetic.h"
+#include "emulator/math/half_arithmetic.h"
 #include "emulator/math/matrix_descriptor.h"
 #include "emulator/math/mma_fp4.h"
 #include "emulator/math/mma_tile.h"
@@ -187,6 +188,42 @@ void special(benchmark::State& state) {
 }
 BENCHMARK(special<ex2_ftz>);
 BENCHMARK(special<rcp_ftz>);
+
+// A warp's numbers at once; `spread`: of any fraction, so that sums of halves are rounded.
+template <SpecialForm kForm>
+void special_of_warp(benchmark::State& state) {
+  std::uint32_t x[32], result[32];
+  for (std::uint32_t i = 0; i < 32; ++i) x[i] = 0x3F000000 + (i * 1664525u + 1013904223u) % 0x01000000;
+  for (auto _ : state) {
+    special_lanes(kForm, x, result, ~0u);
+    benchmark::DoNotOptimize(result);
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(special_of_warp<SpecialForm::ex2_ftz>);
+BENCHMARK(special_of_warp<SpecialForm::rcp_ftz>);
+BENCHMARK(special_of_warp<SpecialForm::rsqrt_ftz>);
+BENCHMARK(special_of_warp<SpecialForm::lg2_ftz>);
+
+template <Format F>
+void fma_pairs_of_warp(benchmark::State& state) {
+  const bool spread = state.range(0) != 0;
+  std::uint16_t a[64], b[64], c[64], d[64];
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    const std::uint32_t r = i * 1664525u + 1013904223u;
+    const std::uint32_t one = F == Format::f16 ? 0x3C00 : 0x3F80, fraction = F == Format::f16 ? 0x3FF : 0x7F;
+    a[i] = static_cast<std::uint16_t>(one | (spread ? r >> 4 & fraction : 0));
+    b[i] = static_cast<std::uint16_t>(one | (spread ? r >> 12 & fraction : 0));
+    c[i] = static_cast<std::uint16_t>(one | (spread ? r >> 20 & fraction : 0));
+  }
+  for (auto _ : state) {
+    half_lanes<F, HalfOperation::fma>(a, b, c, d, 64);
+    benchmark::DoNotOptimize(d);
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(fma_pairs_of_warp<Format::f16>)->ArgName("spread")->Arg(0)->Arg(1);
+BENCHMARK(fma_pairs_of_warp<Format::bf16>)->ArgName("spread")->Arg(0)->Arg(1);
 
 void fma_f32(benchmark::State& state) {
   float x = 0.5f;

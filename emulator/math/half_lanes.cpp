@@ -1,6 +1,9 @@
 // f16 and bf16 arithmetic of many values at once, eight in a step, with the results that half_arithmetic.cpp has one by
 // one: operands and products are exact in double, a sum is rounded to odd there and again to odd in f32, whose 24 bits
 // leave the one rounding to the format right. What f32 has no normal number for is done one by one.
+//
+// Of f16, products are exact in f32 too, and a sum rounded to f32 and then to f16 is right unless it came to lie where
+// f16's values and the midpoints between them do: only there the sum must be exact, or eight go the way above.
 #include "emulator/math/half_arithmetic.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -68,11 +71,47 @@ TESSERA_AVX2 __m128 four(__m128 a, __m128 b, __m128 c) {
   return narrow_to_odd(_mm256_mul_pd(x, y));
 }
 
+// Eight of f16 by way of f32; false: some are not right this way.
+//
+// f32 holds products (22 bits, at least 2^-48 or 0). A sum has no more than 24 bits there; f16's values and the
+// midpoints between two of them, subnormals too, leave the lowest 12 of them 0, so another sum lies on the same side of
+// every midpoint as the exact one. The larger term's difference to the sum is exact: that both give the other term
+// back says that the sum is exact. Infinite and NaN sums have those bits 0 and fail it.
+template <HalfOperation kOperation>
+TESSERA_AVX2 bool eight_of_f16(const std::uint16_t* a, const std::uint16_t* b, const std::uint16_t* c, __m128i& codes) {
+  const __m256 x = widen<Format::f16>(a), y = widen<Format::f16>(b);
+  constexpr bool kIsProduct = kOperation == HalfOperation::fma || kOperation == HalfOperation::mul;
+  const __m256 first = kIsProduct ? _mm256_mul_ps(x, y) : x;
+  __m256 value = first;
+  if constexpr (kOperation == HalfOperation::mul) {
+    if (_mm256_movemask_ps(_mm256_cmp_ps(value, value, _CMP_UNORD_Q)) != 0) return false;
+  } else {
+    __m256 second = y;
+    if constexpr (kOperation == HalfOperation::fma) second = widen<Format::f16>(c);
+    if constexpr (kOperation == HalfOperation::sub) second = _mm256_xor_ps(y, _mm256_set1_ps(-0.0f));
+    value = _mm256_add_ps(first, second);
+    const __m256i low = _mm256_and_si256(_mm256_castps_si256(value), _mm256_set1_epi32(0xFFF));
+    const __m256 is_near = _mm256_castsi256_ps(_mm256_cmpeq_epi32(low, _mm256_setzero_si256()));
+    const __m256 differs = _mm256_or_ps(_mm256_cmp_ps(_mm256_sub_ps(value, first), second, _CMP_NEQ_UQ),
+                                        _mm256_cmp_ps(_mm256_sub_ps(value, second), first, _CMP_NEQ_UQ));
+    if (_mm256_testz_ps(is_near, differs) == 0) return false;
+  }
+  codes = _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
+  return true;
+}
+
 template <Format F, HalfOperation kOperation>
 [[gnu::target("avx2,f16c")]] void lanes_avx2(const std::uint16_t* a, const std::uint16_t* b, const std::uint16_t* c,
                                              std::uint16_t* d, int count) {
   const __m256i magnitude_of = _mm256_set1_epi32(0x7FFFFFFF);
   for (int i = 0; i < count; i += 8) {
+    if constexpr (F == Format::f16) {
+      __m128i codes;
+      if (eight_of_f16<kOperation>(a + i, b + i, c + i, codes)) [[likely]] {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(d + i), codes);
+        continue;
+      }
+    }
     const __m256 x = widen<F>(a + i), y = widen<F>(b + i);
     const __m256 z = kOperation == HalfOperation::fma ? widen<F>(c + i) : _mm256_setzero_ps();
     const __m128 low =
