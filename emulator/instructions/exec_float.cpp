@@ -41,24 +41,28 @@ float flush(float a) {
 inline float canonical(float a) { return a == a ? a : float_of(math::kCanonicalNanF32); }
 
 struct Add {
+  static constexpr char kSign = '+';
   static float near(float a, float b) { return a + b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::add(a, b, m); }
   static double near(double a, double b) { return a + b; }
   static double any(double a, double b, Rounding m) { return math::add(a, b, m); }
 };
 struct Sub {
+  static constexpr char kSign = '-';
   static float near(float a, float b) { return a - b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::sub(a, b, m); }
   static double near(double a, double b) { return a - b; }
   static double any(double a, double b, Rounding m) { return math::sub(a, b, m); }
 };
 struct Mul {
+  static constexpr char kSign = '*';
   static float near(float a, float b) { return a * b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::mul(a, b, m); }
   static double near(double a, double b) { return a * b; }
   static double any(double a, double b, Rounding m) { return math::mul(a, b, m); }
 };
 struct Div {
+  static constexpr char kSign = '/';
   static float near(float a, float b) { return a / b; }
   static double near(double a, double b) { return a / b; }
   static float any(float a, float b, math::ArithmeticModifiers m) { return math::div(a, b, m); }
@@ -110,7 +114,7 @@ Step any_double(Warp& w, const Instruction& in, Mask active) {
 }
 // Of all 32 lanes at once; which NaN comes out is the handler's for any lanes to say.
 template <class F, Handler kAny>
-Step nearest_double(Warp& w, const Instruction& in, Mask active) {
+Step nearest_double_plain(Warp& w, const Instruction& in, Mask active) {
   alignas(64) double sa[kLanes];
   alignas(64) double sb[kLanes];
   alignas(64) double result[kLanes];
@@ -121,12 +125,20 @@ Step nearest_double(Warp& w, const Instruction& in, Mask active) {
   store_lanes(w, in.op[0], active, result);
   return Step::next;
 }
+template <class F, Handler kAny>
+Handler nearest_double(const Decoded& d) {
+#if defined(__x86_64__)
+  if (const Handler host = doubles_of_host<Vectors4<F::kSign>, 2, kAny>(d); host != nullptr) return host;
+#endif
+  static_cast<void>(d);
+  return nearest_double_plain<F, kAny>;
+}
 template <class F>
 Handler pick_arithmetic(const Decoded& d) {
   set_flags(d);
   if (d.type() == Type::f64) {
-    if ((d.in->flags & ~8) == 0) return nearest_double<F, any_double<F>>;
-    return any_double<F>;
+    if ((d.in->flags & ~8) != 0) return any_double<F>;
+    return nearest_double<F, any_double<F>>(d);
   }
   if ((d.in->flags & ~8) != 0) return any_float<F>;
   if (d.in->flags != 8) return wide::or_plain<Nearest<F, false>, float, float, float>(d, nearest<F, false>);
@@ -200,22 +212,6 @@ Step fma_double(Warp& w, const Instruction& in, Mask active) {
                                                [m](double a, double b, double c) { return math::fma(a, b, c, m); });
 }
 
-#if defined(__x86_64__)
-Step fma_double_nearest(Warp& w, const Instruction& in, Mask active) {
-  alignas(64) double sa[kLanes];
-  alignas(64) double sb[kLanes];
-  alignas(64) double sc[kLanes];
-  alignas(64) double result[kLanes];
-  const double* const a = source<double>(w, in.op[1], sa);
-  const double* const b = source<double>(w, in.op[2], sb);
-  const double* const c = source<double>(w, in.op[3], sc);
-  if (!fma_doubles(a, b, c, result)) [[unlikely]]
-    return fma_double(w, in, active);
-  store_lanes(w, in.op[0], active, result);
-  return Step::next;
-}
-#endif
-
 // neg and abs change the sign bit; with .ftz a subnormal becomes zero. A NaN
 // becomes the canonical one in f32, and is made quiet with its sign untouched
 // in f64 (H200).
@@ -287,7 +283,7 @@ Step minmax_any_double(Warp& w, const Instruction& in, Mask active) {
                                        [](double a, double b) { return kMax ? math::max(a, b) : math::min(a, b); });
 }
 template <bool kMax>
-constexpr Handler minmax_double = nearest_double<NearMinMax<kMax>, minmax_any_double<kMax>>;
+constexpr Handler minmax_double = nearest_double_plain<NearMinMax<kMax>, minmax_any_double<kMax>>;
 Handler pick_minmax(const Decoded& d, bool is_max) {
   if (d.type() == Type::f64) return is_max ? minmax_double<true> : minmax_double<false>;
   d.in->flags = static_cast<std::uint16_t>((d.has("ftz") ? 8 : 0) | (d.has("NaN") ? 1 : 0) | (d.has("abs") ? 2 : 0) |
@@ -321,8 +317,11 @@ using Form = math::SpecialForm;
 template <Form kForm>
 Step unit(Warp& w, const Instruction& in, Mask active) {
   alignas(64) U32 scratch[kLanes], result[kLanes];
-  math::special_lanes(kForm, source<U32>(w, in.op[1], scratch), result, active);
-  return apply_lanes<U32>(w, in.op[0], active, [&](int lane) { return result[lane]; });
+  const bool is_whole = active == kAllLanes && in.op[0].bytes == sizeof(U32);
+  U32* const to = is_whole ? w.reg<U32>(in.op[0].offset) : result;
+  math::special_lanes(kForm, source<U32>(w, in.op[1], scratch), to, active);
+  if (!is_whole) store_lanes(w, in.op[0], active, result);
+  return Step::next;
 }
 
 struct NearestRcp {
@@ -413,7 +412,8 @@ Handler mul_float(const Decoded& d) { return pick_arithmetic<Mul>(d); }
 Handler fma(const Decoded& d) {
   set_flags(d);
 #if defined(__x86_64__)
-  if (d.type() == Type::f64 && (d.in->flags & ~8) == 0 && has_fma) return fma_double_nearest;
+  if (d.type() == Type::f64 && (d.in->flags & ~8) == 0)
+    if (const Handler host = doubles_of_host<Fma4, 3, fma_double>(d); host != nullptr) return host;
 #endif
   if (d.type() == Type::f64) return fma_double;
   if ((d.in->flags & ~8) != 0) return fma_any;
@@ -425,7 +425,7 @@ Handler div_float(const Decoded& d) {
   const bool ftz = d.has("ftz");
   if (d.has("approx")) return ftz ? divide_special<math::div_approx, true> : divide_special<math::div_approx, false>;
   if (d.has("full")) return ftz ? divide_special<math::div_full, true> : divide_special<math::div_full, false>;
-  if (d.in->flags == 0 && d.type() == Type::f64) return nearest_double<Div, any_double<Div>>;
+  if (d.in->flags == 0 && d.type() == Type::f64) return nearest_double<Div, any_double<Div>>(d);
   if (d.in->flags == 0) return wide::or_plain<Nearest<Div, false>, float, float, float>(d, any_float<Div>);
   return d.type() == Type::f64 ? any_double<Div> : any_float<Div>;
 }

@@ -68,14 +68,58 @@ TESSERA_FOR_AVX2 inline bool sqrt_doubles(const double* a, double* d) {
   }
   return nans == 0;
 }
-// False: some lane's result is a NaN.
-TESSERA_FOR_AVX2 inline bool fma_doubles(const double* a, const double* b, const double* c, double* d) {
-  unsigned nans = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    d[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
-    nans |= d[lane] != d[lane] ? 1u : 0u;
+template <char kSign>
+struct Vectors4 {
+  TESSERA_FOR_AVX2 static __m256d of(const double* a, const double* b, const double*) {
+    const __m256d x = _mm256_loadu_pd(a), y = _mm256_loadu_pd(b);
+    if constexpr (kSign == '+') return _mm256_add_pd(x, y);
+    if constexpr (kSign == '-') return _mm256_sub_pd(x, y);
+    if constexpr (kSign == '*') return _mm256_mul_pd(x, y);
+    return _mm256_div_pd(x, y);
   }
-  return nans == 0;
+};
+struct Fma4 {
+  TESSERA_FOR_AVX2 static __m256d of(const double* a, const double* b, const double* c) {
+    return _mm256_fmadd_pd(_mm256_loadu_pd(a), _mm256_loadu_pd(b), _mm256_loadu_pd(c));
+  }
+};
+// F of f64 registers straight into one. Nothing is written before all results are there, and nothing where one of them
+// is a NaN: then kAny does it, from sources that the result may take the place of.
+template <class F, int kSources, Handler kAny>
+TESSERA_FOR_AVX2 Step doubles_avx2(Warp& w, const Instruction& in, Mask active) {
+  const double* const a = w.reg<double>(in.op[1].offset);
+  const double* const b = w.reg<double>(in.op[2].offset);
+  const double* const c = kSources == 3 ? w.reg<double>(in.op[3].offset) : a;
+  double* const d = w.reg<double>(in.op[0].offset);
+  __m256d results[kLanes / 4];
+  __m256d nans = _mm256_setzero_pd();
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes / 4; ++i) {
+    results[i] = F::of(a + 4 * i, b + 4 * i, c + 4 * i);
+    nans = _mm256_or_pd(nans, _mm256_cmp_pd(results[i], results[i], _CMP_UNORD_Q));
+  }
+  if (_mm256_movemask_pd(nans) != 0) [[unlikely]]
+    return kAny(w, in, active);
+  if (active == kAllLanes) [[likely]] {
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 4; ++i) _mm256_storeu_pd(d + 4 * i, results[i]);
+    return Step::next;
+  }
+  const __m256i bits = _mm256_setr_epi64x(1, 2, 4, 8);
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes / 4; ++i) {
+    const __m256i four = _mm256_and_si256(_mm256_set1_epi64x(active >> (4 * i)), bits);
+    _mm256_maskstore_pd(d + 4 * i, _mm256_cmpeq_epi64(four, bits), results[i]);
+  }
+  return Step::next;
+}
+/// Null: not on this host, or not of these registers.
+template <class F, int kSources, Handler kAny>
+Handler doubles_of_host(const Decoded& d) {
+  if (wide::here == wide::Vectors::none) return nullptr;
+  for (int i = 0; i <= kSources; ++i)
+    if (d.in->op[i].kind != Operand::Kind::reg || d.in->op[i].bytes != sizeof(double)) return nullptr;
+  return doubles_avx2<F, kSources, kAny>;
 }
 #endif
 

@@ -101,5 +101,90 @@ TEST_CASE("the busiest instructions, by each width of vectors") {
   wide::here = best;
 }
 
+// Registers a, b and c of 32 lanes by this instruction, in the lanes of the mask: what a is then.
+std::vector<std::uint64_t> in_place(const std::string& instruction, const std::vector<std::uint64_t>& values,
+                                    std::uint32_t mask) {
+  const std::string text = R"(.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u32 mask)
+{
+  .reg .b64 %at, %p, %a, %b, %c;
+  .reg .b32 %x, %y, %z, %lane, %mask;
+  .reg .pred %on;
+  ld.param.u64 %p, [p];
+  ld.param.u32 %mask, [mask];
+  mov.u32 %lane, %tid.x;
+  mul.wide.u32 %at, %lane, 24;
+  add.u64 %p, %p, %at;
+  ld.global.b64 %a, [%p];
+  ld.global.b64 %b, [%p+8];
+  ld.global.b64 %c, [%p+16];
+  cvt.u32.u64 %x, %a;
+  cvt.u32.u64 %y, %b;
+  cvt.u32.u64 %z, %c;
+  shr.u32 %mask, %mask, %lane;
+  and.b32 %mask, %mask, 1;
+  setp.ne.u32 %on, %mask, 0;
+  @%on )" + instruction + R"(;
+  st.global.b64 [%p], %a;
+  st.global.b32 [%p+8], %x;
+  ret;
+})";
+  EmulatedDevice device(DeviceOptions{});
+  const DevicePointer memory = device.allocate(values.size() * 8);
+  device.copy_to_device(memory, values.data(), values.size() * 8);
+  const auto image = device.load_ptx(text, "in_place.ptx");
+  LaunchRequest request;
+  request.entry = image->entry("k");
+  request.block = {32, 1, 1};
+  const void* parameters[] = {&memory, &mask};
+  request.parameters = const_cast<void* const*>(reinterpret_cast<const void**>(parameters));
+  device.launch(request, {});
+  for (const Finding& finding : device.synchronize()) FAIL_CHECK(finding.message);
+  std::vector<std::uint64_t> out(values.size());
+  device.copy_to_host(out.data(), memory, out.size() * 8);
+  const bool is_wide = instruction.find("%a") != std::string::npos;
+  std::vector<std::uint64_t> result;
+  for (std::size_t lane = 0; lane < 32; ++lane)
+    result.push_back(is_wide ? out[3 * lane] : out[3 * lane + 1] & 0xFFFFFFFF);
+  return result;
+}
+
+// All lanes are computed at once where that costs less: the others must keep what they had, and a result in the place
+// of a source must not be a source again where a NaN makes the lanes go one by one.
+TEST_CASE("a result in a source's place, of some lanes and with NaNs") {
+  const wide::Vectors best = wide::here;
+  std::uint64_t number = 1;
+  for (const std::string instruction :
+       {"fma.rn.f64 %a, %a, %b, %c", "fma.rn.f64 %a, %b, %c, %a", "add.f64 %a, %a, %b", "sub.f64 %a, %b, %a",
+        "mul.f64 %a, %a, %b", "div.rn.f64 %a, %b, %a", "fma.rn.f16x2 %x, %x, %y, %z", "add.f16x2 %x, %x, %y",
+        "fma.rn.bf16x2 %x, %y, %z, %x", "rsqrt.approx.f32 %x, %x", "ex2.approx.ftz.f32 %x, %x",
+        "lg2.approx.f32 %x, %x"})
+    for (const bool has_nan : {false, true}) {
+      std::vector<std::uint64_t> values;
+      for (int i = 0; i < 96; ++i) {
+        number = number * 6364136223846793005 + 1442695040888963407;
+        values.push_back((number & 0x800FFFFF83FF83FF) | 0x3FF000003C003C00);
+      }
+      if (has_nan) values[3 * 11] = 0x7FF000017FA07E01;  // of f64, f32, f16 and bf16
+      wide::here = wide::Vectors::none;
+      const std::vector<std::uint64_t> all = in_place(instruction, values, ~0u);
+      wide::here = best;
+      for (const std::uint32_t mask : {~0u, 0x0F0F1A34u, 0x80000001u, 0x00000800u}) {
+        const std::vector<std::uint64_t> some = in_place(instruction, values, mask);
+        for (std::size_t lane = 0; lane < 32; ++lane) {
+          const std::uint64_t before =
+              instruction.find("%a") != std::string::npos ? values[3 * lane] : values[3 * lane] & 0xFFFFFFFF;
+          CAPTURE(instruction);
+          CAPTURE(has_nan);
+          CAPTURE(mask);
+          CAPTURE(lane);
+          CHECK(some[lane] == ((mask >> lane & 1) != 0 ? all[lane] : before));
+        }
+      }
+    }
+}
+
 }  // namespace
 }  // namespace tessera::emulator::testing::ptx_files_test
