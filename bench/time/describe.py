@@ -155,6 +155,9 @@ def main() -> None:
                 "count": measured(device["sms"], "device properties"),
                 "clock_mhz": measured(mhz, "clock64 against globaltimer, idle otherwise: under load the power limit lowers it"),
                 "clock_loaded_mhz": measured(loaded["mhz"], "all SMs, wgmma m64n256k16 on random numbers for 1 ms"),
+                "clock_loaded_8_bit_mhz": measured(
+                    find("all tensor cores", form="e4m3 SS n256", random=1, steps=1000)["mhz"], "the same with e4m3 m64n256k32"
+                ),
                 "sub_cores": published(4, guide),
                 "warps": published(64, guide),
                 "registers": published(65536, guide),
@@ -180,6 +183,19 @@ def main() -> None:
             "shared": {
                 "bytes_per_clock": measured(512 / matrix, "stmatrix.x4, 16 warps"),
                 "latency": measured(chain, "dependent ld.shared"),
+            },
+            "l1": {
+                "bytes": published(256 * 1024, "CUDA C++ Programming Guide: unified with shared memory"),
+                "latency": published(40, "markdewing/AI_kernels latency@0d701ad (H100, GH200)"),
+                "sets": published(4, "NVIDIA's developer forum, 312884: the tag stage resolves 4 sets of 4 sectors a cycle"),
+                "store_line": measured(
+                    find("global store", bytes_of_lane=4, lines=4)["cycles_per_warp_instruction"] / 4,
+                    "plain stores of whole sectors to four lines, a line (warp.cu)",
+                ),
+                "store_part": measured(
+                    find("global store", bytes_of_lane=4, lines=8)["cycles_per_warp_instruction"] / 8,
+                    "plain stores of half sectors to eight lines, a line (warp.cu)",
+                ),
             },
             "wgmma": {
                 "tail": measured(tail, "latency of one less its interval, median of bf16 SS"),
@@ -232,6 +248,9 @@ def main() -> None:
                 "barrier_per_warp": measured(slope, "bar.sync, 4 and 16 warps"),
                 "cluster_barrier": measured(find("barrier.cluster", warps=4)["cycles"], "barrier.cluster of 2 CTAs, 4 warps"),
                 "cluster_store": published(200, "arXiv 2501.12084: 181-213 cycles on an H800"),
+                "cluster_bytes_per_clock": published(
+                    16.3, "arXiv 2402.13499: 3.27 TB/s of all multiprocessors in clusters of 2, H800 (114, 1,755 MHz)"
+                ),
                 "atomic": measured(find("dependent atomicAdd in L2")["cycles"], "dependent atomicAdd"),
             },
             "classes": classes,

@@ -104,6 +104,7 @@ def sm120(b200, name, arch, changes, f32_rate):
     put(gpu, {
         "sm/warps": leaf(48, guide), "sm/registers": leaf(65536, guide), "sm/shared_bytes": leaf(102400, guide),
         "sm/sub_cores": leaf(4, guide),
+        "l1/bytes": leaf(131072, "NVIDIA Blackwell tuning guide: 128 KB on compute capability 12.0"), "l1/latency": leaf(44, MD),
         "classes/imad/interval": leaf(1, f"{PAPER}: integers on all lanes, twice Ada's rate"),
         "classes/add_int/interval": leaf(1, f"{PAPER}: integers on all lanes, twice Ada's rate"),
         "classes/logic/interval": leaf(1, f"{PAPER}: integers on all lanes, twice Ada's rate", "inferred"),
@@ -125,6 +126,15 @@ def main():
                                                 "another kernel (triton(meta) pr 2799)")
     b200["l2"]["bytes_per_clock"] = leaf(6768, f"{QR}: 13.3 TB/s on the wire; a set of 8 to 128 MB gives 17 TB/s of "
                                                "plain loads", "published")
+    h200 = "as on the H200: stores of warp.cu, H200, 1965 MHz"
+    b200["l1"] = {
+        "bytes": leaf(262144, "NVIDIA Blackwell tuning guide: 256 KB, unified with shared memory"),
+        "latency": leaf(40, MD),
+        "sets": leaf(4, "NVIDIA's developer forum, 312884, of Volta and later: the tag stage resolves 4 sets a cycle", "inferred"),
+        "store_line": leaf(1.0, h200, "inferred"), "store_part": leaf(2.0, h200, "inferred"),
+    }
+    b200["sync"]["cluster_bytes_per_clock"] = leaf(16.3, "as on an H800: arXiv 2402.13499: 3.27 TB/s of 114 multiprocessors "
+                                                         "in clusters of 2, 1,755 MHz", "inferred")
     l2 = "users of a PRO 6000: about 8.7 TB/s"
     rtx5090 = sm120(b200, "RTX5090", "sm_120a", {
         "sm/count": leaf(170, "NVIDIA data sheet"),

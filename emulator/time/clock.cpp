@@ -18,6 +18,12 @@ constexpr const char* kCauseNames[kCauses] = {"issue",       "arithmetic",  "exp
                                               "memory",      "tensor core", "copy engine",   "mbarrier",
                                               "CTA barrier", "cluster",     "copies",        "other"};
 
+bool has_8_bit_type(const Instruction& in) {
+  for (const char* type : {".e4m3", ".e5m2", ".s8", ".u8"})
+    if (in.opcode.find(type) != std::string_view::npos) return true;
+  return false;
+}
+
 }  // namespace
 
 const char* to_string(Cause cause) { return kCauseNames[static_cast<std::size_t>(cause)]; }
@@ -90,6 +96,8 @@ double Clock::earliest(WarpClock& warp, const Instruction& in) {
   // the pipe, and starts when they are there.
   for (std::uint32_t i = 0; i < cost.sources && !cost.is_movable; ++i)
     if (const double ready = warp.ready[places[i]]; ready > time) time = ready, cause = warp.cause[places[i]];
+  if (cost.is_guarded && warp.guarded[warp.next_guard] > time)
+    time = warp.guarded[warp.next_guard], cause = Cause::memory;
   if (cost.ends_block && warp.block_end > time) time = warp.block_end, cause = warp.block_cause;
   if (cost.kind == CostKind::tensor_wait && warp.tensor_memory > time)
     time = warp.tensor_memory, cause = Cause::tensor_core;
@@ -180,6 +188,10 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
     case CostKind::local:
     case CostKind::atomic:
       touch_memory(warp, in, cost, active, time, ready, cause);
+      if (cost.is_guarded) {
+        warp.guarded[warp.next_guard] = ready;
+        warp.next_guard = (warp.next_guard + 1) % kGuards;
+      }
       break;
     case CostKind::wgmma:
       warp.now = time + gpu_.wgmma_issue;
@@ -266,6 +278,19 @@ double Clock::wgmma_interval(const Instruction& in) const {
   return found == gpu_.wgmma.end() ? n / 2 : found->second.at(n);
 }
 
+double Clock::part_of_8_bit() const {
+  double all = 0, of_8_bit = 0;
+  for (const SmClock& sm : sms_) all += sm.tensor_busy, of_8_bit += sm.tensor_8_bit;
+  return all > 0 ? of_8_bit / all : 0;
+}
+
+double Clock::send_to_cluster(SmClock& sm, double time, double bytes) {
+  const double took = bytes / gpu_.cluster_bytes_per_clock;
+  sm.to_cluster = std::max(sm.to_cluster, time) + took;
+  sm.to_cluster_busy += took;
+  return sm.to_cluster + gpu_.cluster_store;
+}
+
 // A pair of CTAs works on both multiprocessors at the same time.
 double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
   SmClock* peer = nullptr;
@@ -304,6 +329,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       const double start = std::max(time_, sm.tensor);
       sm.tensor = start + it->second;
       sm.tensor_busy += it->second;
+      if (has_8_bit_type(*work.in)) sm.tensor_8_bit += it->second;
       over = sm.tensor + gpu_.wgmma_tail;
       break;
     }
@@ -315,7 +341,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       sm.engine_busy += took;
       const double from_shared = bytes / gpu_.smem_bytes_per_clock;
       sm.shared_busy += from_shared;
-      over = work.global == 0 ? start + took + gpu_.cluster_store : request(sm, start, work.global, bytes, true);
+      over = work.global == 0 ? send_to_cluster(sm, start + took, bytes) : request(sm, start, work.global, bytes, true);
       over = std::max(over, sm.engine + gpu_.tma_latency_l2);
       if (surroundings_.is_cold && work.global != 0 &&
           std::find(sm.tensors.begin(), sm.tensors.end(), work.global) == sm.tensors.end()) {
@@ -341,7 +367,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       over = request(sm, time_, work.global, static_cast<double>(work.bytes), false);
       break;
     case AsyncWork::Kind::remote_store:
-      over = time_ + gpu_.cluster_store;
+      over = send_to_cluster(sm, time_, static_cast<double>(work.bytes));
       break;
     case AsyncWork::Kind::tensor:
       over = tensor_operation(work, sm);
@@ -400,6 +426,8 @@ void Clock::add_to(LaunchTime& result) const {
     sum.tensor_busy += sm.tensor_busy;
     sum.engine_busy += sm.engine_busy;
     sum.path_busy += sm.path_busy;
+    sum.l1_busy += sm.l1_busy;
+    sum.to_cluster_busy += sm.to_cluster_busy;
     sum.hbm_busy += sm.hbm_busy;
   }
   const auto add = [&](const char* name, double busy) { result.units.push_back({name, total > 0 ? busy / total : 0}); };
@@ -409,8 +437,10 @@ void Clock::add_to(LaunchTime& result) const {
   add("alu pipe", sum.pipe_busy[static_cast<std::size_t>(Pipe::alu)]);
   add("exponent unit", sum.pipe_busy[static_cast<std::size_t>(Pipe::mufu)]);
   add("shared memory", sum.shared_busy);
+  add("L1", sum.l1_busy);
   add("copy engine", sum.engine_busy);
   add("L2", sum.path_busy);
+  add("other CTAs", sum.to_cluster_busy);
   add("memory", sum.hbm_busy);
 }
 

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,7 +51,12 @@ struct Surroundings {
   std::map<std::uint64_t, double> rate_of{};
   double hbm_factor = 1;  ///< bytes that the memory moves for one that misses: what is displaced is written first
   bool is_cold = true;    ///< code and tensor maps have not been used on the multiprocessor
+  double l1_bytes = 0;    ///< of a multiprocessor, that CTAs leave of its shared memory
 };
+
+/// Loads behind different predicates that a warp has under way: a thread has seven predicate registers (CUDA Binary
+/// Utilities), one of which takes the next comparison.
+inline constexpr std::size_t kGuards = 6;
 
 struct WarpClock {
   Warp* warp = nullptr;
@@ -64,10 +70,22 @@ struct WarpClock {
   double block_end = 0;      ///< when the last movable instruction of the basic block starts
   double tensor_memory = 0;  ///< when its transfers of Tensor Memory are over
   Cause block_cause = Cause::arithmetic;
-  Cause pending = Cause::issue;  ///< of the time from last_issue to now
-  std::vector<double> ready{};   ///< by place
+  Cause pending = Cause::issue;           ///< of the time from last_issue to now
+  std::array<double, kGuards> guarded{};  ///< when the last loads behind predicates are over, the oldest at next_guard
+  std::size_t next_guard = 0;
+  std::vector<double> ready{};  ///< by place
   std::vector<Cause> cause{};
   std::array<double, kCauses> waits{};
+};
+
+/// The sectors of 32 bytes that plain loads have brought, by lines of 128 bytes, the oldest of which goes first.
+struct L1 {
+  struct Line {
+    std::array<double, 4> ready{};  ///< of each sector; 0: is not there
+  };
+  std::unordered_map<std::uint64_t, Line> lines{};
+  std::deque<std::uint64_t> order{};
+  double busy_until = 0;
 };
 
 struct SmClock {
@@ -76,8 +94,10 @@ struct SmClock {
     std::array<double, kPipes> pipe{};
   };
   std::vector<SubCore> sub_cores;
-  double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, hbm = 0;
-  double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, hbm_busy = 0;
+  double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, hbm = 0, to_cluster = 0;
+  double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, hbm_busy = 0, l1_busy = 0;
+  double tensor_8_bit = 0, to_cluster_busy = 0;  ///< tensor_8_bit: of tensor_busy
+  L1 l1{};
   std::array<double, kPipes> pipe_busy{};
   double issue_busy = 0;
   bool has_read = false;
@@ -86,6 +106,19 @@ struct SmClock {
   std::vector<std::uint64_t> tensors{};  ///< that copies have used
   int ctas = 0;
   double first = -1, last = 0;
+};
+
+/// What the lanes of a warp touch of global memory: lines of 128 bytes, and which of their sectors.
+struct TouchedLines {
+  struct One {
+    std::uint64_t line = 0;
+    std::array<std::uint8_t, 4> bytes{};  ///< of each sector, up to 32
+  };
+  std::array<One, 4 * kLanes> all{};
+  std::size_t count = 0;
+
+  void add(std::uint64_t address, std::uint32_t bytes);
+  double sectors() const;
 };
 
 class Clock {
@@ -120,6 +153,8 @@ class Clock {
 
   // --- results
   void add_to(LaunchTime& result) const;
+  /// Of the tensor cores' work: what 8-bit types are.
+  double part_of_8_bit() const;
   std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
   double written_bytes = 0, read_total = 0, hbm_total = 0;
 
@@ -133,6 +168,9 @@ class Clock {
   Cause cause_of(const InstructionCost& cost) const;
   double tensor_operation(const AsyncWork& work, SmClock& sm);
   double wgmma_interval(const Instruction& in) const;
+  /// Another CTA's shared memory: the way to it is a queue of the multiprocessor that sends.
+  double send_to_cluster(SmClock& sm, double time, double bytes);
+  double load_through_l1(SmClock& sm, const InstructionCost& cost, const TouchedLines& lines, double time);
 
   struct Role {
     double warps = 0, instructions = 0, cycles = 0;

@@ -10,6 +10,7 @@ namespace tessera::emulator {
 namespace {
 
 constexpr int kBanks = 32;
+constexpr std::uint64_t kLineBytes = 128, kSectorBytes = 32;
 
 }  // namespace
 
@@ -72,6 +73,9 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
   }
   cause = Cause::memory;
   const double bytes = std::max(32.0, static_cast<double>(access.bytes) * std::popcount(active));
+  TouchedLines lines;
+  for (int lane = 0; lane < kLanes && access.address != nullptr; ++lane)
+    if ((active >> lane & 1) != 0) lines.add(lane_address(*warp.warp, *access.address, lane), access.bytes);
   if (cost.kind == CostKind::atomic) {
     request(sm, time, first, bytes, false);
     ready = time + gpu_.atomic_latency;
@@ -81,9 +85,80 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     written_bytes += bytes;
     sm.path = std::max(sm.path, time) + bytes / gpu_.l2_bytes_per_clock_sm;
     sm.path_busy += bytes / gpu_.l2_bytes_per_clock_sm;
+    double took = 0;
+    for (std::size_t i = 0; i < lines.count; ++i) {
+      const auto is_part = [](std::uint8_t written) { return written != 0 && written < kSectorBytes; };
+      const auto& sectors = lines.all[i].bytes;
+      took += std::any_of(sectors.begin(), sectors.end(), is_part) ? gpu_.l1_store_part : gpu_.l1_store_line;
+    }
+    const double start = std::max(time, sm.l1.busy_until);
+    sm.l1.busy_until = start + took;
+    sm.l1_busy += took;
+    warp.now = std::max(warp.now, start - gpu_.l1_latency);  // as with shared memory: a short queue
     return;
   }
-  ready = request(sm, time, first, bytes, false);
+  ready = lines.count == 0 ? request(sm, time, first, bytes, false) : load_through_l1(sm, cost, lines, time);
+  warp.now = std::max(warp.now, sm.l1.busy_until - gpu_.l1_latency);
+}
+
+void TouchedLines::add(std::uint64_t address, std::uint32_t bytes) {
+  for (std::uint64_t at = address; at < address + bytes;) {
+    const std::uint64_t end = std::min(address + bytes, (at / kSectorBytes + 1) * kSectorBytes);
+    const std::uint64_t line = at / kLineBytes;
+    std::size_t i = 0;
+    while (i < count && all[i].line != line) ++i;
+    if (i == all.size()) return;  // more than lanes of 16 bytes touch
+    if (i == count) all[count++] = {line, {}};
+    std::uint8_t& covered = all[i].bytes[at % kLineBytes / kSectorBytes];
+    covered = static_cast<std::uint8_t>(std::min<std::uint64_t>(kSectorBytes, covered + (end - at)));
+    at = end;
+  }
+}
+
+double TouchedLines::sectors() const {
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    sum += static_cast<double>(std::count_if(all[i].bytes.begin(), all[i].bytes.end(), [](auto b) { return b != 0; }));
+  return sum;
+}
+
+// TouchedLines of one set are looked up one after the other; sectors that are not there come from the L2, all of an
+// access by one request, and stay where the load allows it.
+double Clock::load_through_l1(SmClock& sm, const InstructionCost& cost, const TouchedLines& lines, double time) {
+  std::vector<int> in_set(static_cast<std::size_t>(gpu_.l1_sets));
+  for (std::size_t i = 0; i < lines.count; ++i) ++in_set[lines.all[i].line % in_set.size()];
+  const double lookups = *std::max_element(in_set.begin(), in_set.end());
+  const double start = std::max(time, sm.l1.busy_until);
+  sm.l1.busy_until = start + lookups;
+  sm.l1_busy += lookups;
+  double ready = start + lookups - 1 + gpu_.l1_latency;
+  double missing = 0;
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < lines.count; ++i) {
+    const auto found = cost.uses_l1 ? sm.l1.lines.find(lines.all[i].line) : sm.l1.lines.end();
+    for (std::size_t sector = 0; sector < 4; ++sector) {
+      if (lines.all[i].bytes[sector] == 0) continue;
+      if (found != sm.l1.lines.end() && found->second.ready[sector] > 0) {
+        ready = std::max(ready, found->second.ready[sector]);
+      } else {
+        if (missing++ == 0) first = lines.all[i].line * kLineBytes + sector * kSectorBytes;
+      }
+    }
+  }
+  if (missing == 0) return ready;
+  ready = std::max(ready, request(sm, start, first, missing * kSectorBytes, false));
+  if (!cost.uses_l1) return ready;
+  for (std::size_t i = 0; i < lines.count; ++i) {
+    const auto [at, is_new] = sm.l1.lines.try_emplace(lines.all[i].line);
+    if (is_new) sm.l1.order.push_back(lines.all[i].line);
+    for (std::size_t sector = 0; sector < 4; ++sector)
+      if (lines.all[i].bytes[sector] != 0 && at->second.ready[sector] == 0) at->second.ready[sector] = ready;
+  }
+  while (static_cast<double>(sm.l1.order.size() * kLineBytes) > surroundings_.l1_bytes && !sm.l1.order.empty()) {
+    sm.l1.lines.erase(sm.l1.order.front());
+    sm.l1.order.pop_front();
+  }
+  return ready;
 }
 
 std::uint64_t Clock::allocation_of(std::uint64_t address) const {

@@ -239,6 +239,19 @@ bool becomes_predicate(const Entry& entry, std::size_t pc) {
   return true;
 }
 
+// Until its value is used a load behind such a branch holds a predicate register.
+void mark_guarded_loads(const Entry& entry, std::size_t pc, std::vector<InstructionCost>& costs) {
+  for (std::size_t i = pc + 1; i < static_cast<std::size_t>(entry.code[pc].op[0].value); ++i)
+    costs[i].is_guarded = entry.code[i].opcode.starts_with("ld.");
+}
+
+// Loads that other threads' writes do not concern: weak ones without a cache operator that goes past the L1.
+bool stays_in_l1(std::string_view opcode) {
+  for (const char* word : {"volatile", "relaxed", "acquire", "mmio", "cg", "cv"})
+    if (has_word(opcode, word)) return false;
+  return opcode.starts_with("ld");
+}
+
 class Numbering {
  public:
   explicit Numbering(EntryCosts& costs) : costs_(costs) {}
@@ -282,6 +295,7 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     cost.time = gpu.class_of(class_name(in, cost.repeat, cost.kind));
     if (cost.kind == CostKind::mma) describe_mma(in, gpu, cost);
     cost.access = classify_access(in);
+    cost.uses_l1 = cost.kind == CostKind::global && stays_in_l1(in.opcode);
     const bool is_arithmetic =
         cost.time.pipe == Pipe::fma || cost.time.pipe == Pipe::alu || cost.time.pipe == Pipe::mufu;
     cost.is_movable = cost.kind == CostKind::plain && is_arithmetic && !in.opcode.starts_with("vote");
@@ -289,6 +303,7 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     if (becomes_predicate(entry, pc)) {
       cost.kind = CostKind::free;
       cost.ends_block = false;
+      mark_guarded_loads(entry, pc, costs.by_pc);
     }
     cost.first = static_cast<std::uint32_t>(costs.places.size());
     const bool is_wgmma = cost.kind == CostKind::wgmma;

@@ -37,6 +37,8 @@ struct InstructionCost {
   CostKind kind = CostKind::plain;
   bool is_movable = false;  ///< arithmetic, which the assembler puts where its operands are there
   bool ends_block = false;  ///< what stands before it has been issued
+  bool uses_l1 = false;     ///< a load whose bytes the L1 may answer
+  bool is_guarded = false;  ///< a load behind a branch that the assembler makes a predicate of
   double repeat = 1;        ///< machine instructions of its class
   std::uint32_t first = 0, sources = 0, destinations = 0;  ///< in EntryCosts::places: sources, then destinations
   AccessClass access{};

@@ -156,6 +156,9 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.sms = static_cast<int>(reader.leaf("sm", "count"));
   gpu.clock_mhz = reader.leaf("sm", "clock_mhz");
   gpu.clock_loaded_mhz = reader.leaf("sm", "clock_loaded_mhz");
+  gpu.clock_loaded_8_bit_mhz = gpu.clock_loaded_mhz;
+  if (json.at("sm").contains("clock_loaded_8_bit_mhz"))
+    gpu.clock_loaded_8_bit_mhz = reader.leaf("sm", "clock_loaded_8_bit_mhz");
   gpu.sub_cores = static_cast<int>(reader.leaf("sm", "sub_cores"));
   gpu.warps_per_sm = static_cast<int>(reader.leaf("sm", "warps"));
   gpu.registers_per_sm = static_cast<int>(reader.leaf("sm", "registers"));
@@ -170,6 +173,12 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.cta_start = reader.leaf("launch", "cta_start");
   gpu.smem_bytes_per_clock = reader.leaf("shared", "bytes_per_clock");
   gpu.smem_latency = reader.leaf("shared", "latency");
+  gpu.l1_bytes = reader.leaf("l1", "bytes");
+  gpu.l1_latency = reader.leaf("l1", "latency");
+  gpu.l1_sets = static_cast<int>(reader.leaf("l1", "sets"));
+  gpu.l1_store_line = reader.leaf("l1", "store_line");
+  gpu.l1_store_part = reader.leaf("l1", "store_part");
+  if (gpu.l1_sets < 1) reader.refuse("l1.sets: from 1 on");
   gpu.tma_issue = reader.leaf("tma", "issue");
   gpu.tma_bytes_per_clock = reader.leaf("tma", "bytes_per_clock");
   gpu.tma_least = reader.leaf("tma", "least");
@@ -192,9 +201,11 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.barrier_per_warp = reader.leaf("sync", "barrier_per_warp");
   gpu.cluster_barrier = reader.leaf("sync", "cluster_barrier");
   gpu.cluster_store = reader.leaf("sync", "cluster_store");
+  gpu.cluster_bytes_per_clock = reader.leaf("sync", "cluster_bytes_per_clock");
   gpu.atomic_latency = reader.leaf("sync", "atomic");
   if (gpu.smem_bytes_per_clock <= 0 || gpu.tma_bytes_per_clock <= 0 || gpu.tma_store_bytes_per_clock <= 0 ||
-      gpu.l2_bytes_per_clock_sm <= 0 || gpu.l2_bytes_per_clock <= 0 || gpu.hbm_bytes_per_us <= 0)
+      gpu.l2_bytes_per_clock_sm <= 0 || gpu.l2_bytes_per_clock <= 0 || gpu.hbm_bytes_per_us <= 0 ||
+      gpu.cluster_bytes_per_clock <= 0)
     reader.refuse("a rate of bytes must be more than 0");
   read_classes(reader, gpu);
   read_wgmma(reader, gpu);

@@ -48,6 +48,7 @@ struct GpuTime {
   std::string name, arch;
   int sms = 0;
   double clock_mhz = 0, clock_loaded_mhz = 0;  ///< loaded: all tensor cores work on random numbers
+  double clock_loaded_8_bit_mhz = 0;           ///< the same with 8-bit types
   int sub_cores = 4;
   int warps_per_sm = 64, registers_per_sm = 65536, ctas_per_sm = 32;
   double smem_per_sm = 0, smem_per_cta_reserved = 1024;
@@ -62,6 +63,12 @@ struct GpuTime {
   double cta_start = 0;       ///< cycles from a CTA's end to the start of the next on its multiprocessor
 
   double smem_bytes_per_clock = 0, smem_latency = 0;
+
+  /// The L1 shares its memory with shared memory. Of the lines that a warp's access touches, each of `l1_sets` sets
+  /// gives one a cycle; a store takes cycles for each line, more where it writes 32 bytes in part.
+  double l1_bytes = 0, l1_latency = 0;
+  int l1_sets = 1;
+  double l1_store_line = 0, l1_store_part = 0;
 
   std::map<std::string, IntervalTable> wgmma;  ///< by "bf16 SS"
   double wgmma_tail = 0;                       ///< from the end of its interval to the end of a wait for it
@@ -89,6 +96,7 @@ struct GpuTime {
   double mbarrier_hand_off = 0;  ///< from an arrival to the end of another warp's wait
   double barrier_base = 0, barrier_per_warp = 0;
   double cluster_barrier = 0, cluster_store = 0;
+  double cluster_bytes_per_clock = 0;  ///< that a multiprocessor sends to another's shared memory
   double atomic_latency = 0;
 
   const ClassTime& class_of(const std::string& name) const;

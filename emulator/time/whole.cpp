@@ -43,6 +43,8 @@ class Grid {
     const auto sms = static_cast<std::uint64_t>(gpu.sms);
     resident_ = std::max<std::uint64_t>(1, sms / cluster_size_) * static_cast<std::uint64_t>(per_sm_);
     around_.active_sms = static_cast<double>(std::min(sms, clusters_ * cluster_size_));
+    around_.l1_bytes =
+        std::max(0.0, gpu.l1_bytes - per_sm_ * (cta_shared_bytes(entry, shape) + gpu.smem_per_cta_reserved));
   }
 
   void run() {
@@ -65,7 +67,9 @@ class Grid {
     double tensor_busy = 0;
     for (const UnitTime& unit : time.units)
       if (unit.name == "tensor core") tensor_busy = std::min(1.0, unit.busy);
-    time.clock_mhz -= (gpu_.clock_mhz - gpu_.clock_loaded_mhz) * tensor_busy;
+    const double part = steady.clock->part_of_8_bit();
+    const double loaded = gpu_.clock_loaded_mhz + (gpu_.clock_loaded_8_bit_mhz - gpu_.clock_loaded_mhz) * part;
+    time.clock_mhz -= (gpu_.clock_mhz - loaded) * tensor_busy;
     time.microseconds = time.launch_us + time.cycles / time.clock_mhz;
   }
 

@@ -37,6 +37,7 @@ LaunchTime time_of(const std::string& body, std::uint32_t threads, std::vector<s
   std::vector<std::uint32_t> own(1024);
   const auto findings =
       tessera::testing::run_test_entry(device, entry(body), values != nullptr ? *values : own, threads);
+  INFO((findings.empty() ? std::string() : findings.front().message));
   REQUIRE(findings.empty());
   const std::vector<LaunchTime> times = device.take_times();
   REQUIRE(times.size() == 1);
@@ -126,6 +127,59 @@ TEST_CASE("time: a bounds check around a load is a predicate, and loads do not w
   const double latency = h200().l2_latency;
   CHECK(cycles(kernel(24, true)) < cycles(kernel(24, false)) + latency);
   CHECK(cycles(kernel(24, true)) < cycles(kernel(8, true)) + latency);
+}
+
+TEST_CASE("time: loads behind predicates are under way as far as there are predicate registers") {
+  const auto kernel = [](int count, bool is_checked) {
+    std::string body = "cvt.u64.u32 d1, r2;\nadd.u64 d1, d0, d1;\nmov.f32 f0, 0f00000000;\n";
+    for (int i = 0; i < count; ++i) {
+      if (is_checked) body += fmt::format("setp.gt.u32 p, r0, 512;\n@p bra L{};\n", i);
+      body += fmt::format("ld.global.cg.f32 f1, [d1];\nfma.rn.f32 f0, f1, f1, f0;\n");
+      if (is_checked) body += fmt::format("L{}:\n", i);
+    }
+    return body + "st.shared.f32 [r3], f0;\n";
+  };
+  // With values everything is read from the memory.
+  const double turns = (cycles(kernel(30, true)) - cycles(kernel(6, true))) / h200().hbm_latency;
+  CHECK(turns == doctest::Approx(24.0 / 6).epsilon(0.1));
+  CHECK(cycles(kernel(30, false)) < cycles(kernel(6, false)) + h200().hbm_latency);
+}
+
+TEST_CASE("time: a second load of a line takes the L1's latency, one past the L1 that of the memory") {
+  const auto chain = [](const char* load) {
+    return each(fmt::format("{} r5, [d1];\nand.b32 r5, r5, 0;\ncvt.u64.u32 d2, r5;\nadd.u64 d1, d1, d2;\n", load), 32,
+                "cvt.u64.u32 d1, r2;\nadd.u64 d1, d0, d1;\n");
+  };
+  const double past = chain("ld.global.cg.u32"), through = chain("ld.global.u32");
+  CHECK(past - through == doctest::Approx(h200().hbm_latency - h200().l1_latency).epsilon(0.05));
+  CHECK(chain("ld.volatile.global.u32") == doctest::Approx(past).epsilon(0.02));
+}
+
+TEST_CASE("time: plain stores take the L1's time by lines, and more where 32 bytes are written in part") {
+  const auto stores = [](int lines) {
+    const std::string address = fmt::format(
+        "and.b32 r4, r0, 31;\ndiv.u32 r5, r4, {0};\nrem.u32 r6, r4, {0};\nshl.b32 r5, r5, 7;\nshl.b32 r6, r6, 2;\n"
+        "add.u32 r5, r5, r6;\ncvt.u64.u32 d1, r5;\nadd.u64 d1, d0, d1;\nmov.u32 r7, 0;\n",
+        32 / lines);
+    return each("st.global.u32 [d1], r7;\n", 256, address) / 8;
+  };
+  CHECK(stores(4) == doctest::Approx(4 * h200().l1_store_line).epsilon(0.05));
+  CHECK(stores(8) == doctest::Approx(8 * h200().l1_store_part).epsilon(0.05));
+}
+
+TEST_CASE("time: copies between the shared memories of a cluster have the rate of that way") {
+  const auto kernel = [](int count) {
+    return fmt::format(
+        "mov.u32 r6, bar;\nsetp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\nst.shared.u32 [r3], r0;\n"
+        "bar.sync 0;\nfence.proxy.async.shared::cta;\nadd.u32 r4, r1, 16384;\n"
+        "@q mbarrier.arrive.expect_tx.shared.b64 _, [r6], {};\n{}"
+        "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n",
+        count * 4096,
+        repeated("@q cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [r4], [r1], 4096, [r6];\n",
+                 count));
+  };
+  CHECK((cycles(kernel(24), 1024) - cycles(kernel(8), 1024)) / 16 ==
+        doctest::Approx(4096 / h200().cluster_bytes_per_clock).epsilon(0.02));
 }
 
 TEST_CASE("time: mma.sync keeps the rate of its type, and a chain its latency") {

@@ -1,0 +1,107 @@
+// How long the copy engine takes for a tensor load by the bytes of a row of its box, with rows that start at sectors of
+// 32 bytes and rows that do not. One JSON object a line on stdout; cycles are the multiprocessor's clock.
+//
+//   nvcc -std=c++20 -O2 -gencode=arch=compute_90a,code=sm_90a rows.cu -o rows -lcuda && ./rows > rows.jsonl
+//
+// Every CTA loads boxes of 128 rows, four under way; the box's own bytes are the same lines again and again, so that
+// they lie in the L2. "one": a single CTA; "all": one on each multiprocessor.
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#define CHECK(x)                                                    \
+  do {                                                              \
+    const int error_ = static_cast<int>(x);                         \
+    if (error_ != 0) {                                              \
+      printf("{\"failed\": %d, \"line\": %d}\n", error_, __LINE__); \
+      exit(1);                                                      \
+    }                                                               \
+  } while (0)
+
+namespace {
+
+constexpr int kRows = 128, kSlots = 4;
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void load(unsigned to, const CUtensorMap* map, int row, unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2}], [%3];" ::"r"(
+          to),
+      "l"(map), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void wait(unsigned barrier, unsigned parity) {
+  unsigned done = 0;
+  while (done == 0)
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+}
+
+__global__ void loads(const __grid_constant__ CUtensorMap map, long long* out, int row_bytes, int count) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  __shared__ __align__(8) unsigned long long barriers[kSlots];
+  const unsigned bytes = static_cast<unsigned>(row_bytes) * kRows;
+  for (int i = 0; i < kSlots; ++i)
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(&barriers[i])) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  long long begin = 0;
+  for (int i = 0; i < count + kSlots; ++i) {
+    const unsigned barrier = shared_address(&barriers[i % kSlots]);
+    if (i >= kSlots) wait(barrier, (i / kSlots - 1) & 1);
+    if (i == 2 * kSlots) begin = clock64();  // the lines are in the L2
+    if (i < count)
+      load(shared_address(memory) + static_cast<unsigned>(i % kSlots) * 128 * kRows, &map, i % 2 * kRows, barrier,
+           bytes);
+  }
+  if (blockIdx.x == 0) out[0] = clock64() - begin;
+}
+
+}  // namespace
+
+int main() {
+  cudaDeviceProp device{};
+  CHECK(cudaGetDeviceProperties(&device, 0));
+  constexpr std::size_t kPitch = 1024;
+  void* memory = nullptr;
+  long long* out = nullptr;
+  CHECK(cudaMalloc(&memory, 2 * kRows * kPitch + 256));
+  CHECK(cudaMemset(memory, 0, 2 * kRows * kPitch + 256));
+  CHECK(cudaMallocManaged(&out, sizeof(long long)));
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  constexpr int kSmem = kSlots * 128 * kRows;
+  CHECK(cudaFuncSetAttribute(loads, cudaFuncAttributeMaxDynamicSharedMemorySize, kSmem));
+  for (const int row_bytes : {16, 32, 64, 128})
+    for (const int pitch : {128, 144, 160, 1024})
+      for (const bool is_all : {false, true}) {
+        if (row_bytes > pitch) continue;
+        CUtensorMap map{};
+        const cuuint64_t dims[] = {static_cast<cuuint64_t>(row_bytes), 2 * kRows};
+        const cuuint64_t strides[] = {static_cast<cuuint64_t>(pitch)};
+        const cuuint32_t box[] = {static_cast<cuuint32_t>(row_bytes), kRows}, steps[] = {1, 1};
+        CHECK(encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, memory, dims, strides, box, steps,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+        constexpr int kCount = 1024;
+        loads<<<is_all ? device.multiProcessorCount : 1, 1, kSmem>>>(map, out, row_bytes, kCount);
+        CHECK(cudaDeviceSynchronize());
+        const double cycles = static_cast<double>(out[0]) / (kCount - kSlots);
+        printf(
+            "{\"what\": \"rows of a tensor load\", \"row_bytes\": %d, \"pitch\": %d, \"sms\": \"%s\", "
+            "\"cycles_of_row\": "
+            "%.3f, \"bytes_per_clock\": %.1f}\n",
+            row_bytes, pitch, is_all ? "all" : "one", cycles / kRows, row_bytes * kRows / cycles);
+      }
+}
