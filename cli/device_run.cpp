@@ -45,6 +45,10 @@ DeviceRun::DeviceRun(Device& device, Kernel& kernel, std::vector<std::int64_t> s
     pointers_.push_back(bytes == 0 ? 0 : buffer.data());
     if (spec.role == BufferRole::output) continue;
     const auto input = inputs.find(spec.name);
+    if (input == inputs.end() && spec.is_optional) {
+      pointers_.back() = 0;
+      continue;
+    }
     if (input == inputs.end()) throw Error(ErrorKind::usage, fmt::format("input {} is missing", spec.name));
     if (input->second.shape != buffer.shape)
       throw Error(ErrorKind::usage, fmt::format("input {}: shape [{}] given, [{}] expected", spec.name,

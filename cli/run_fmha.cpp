@@ -159,8 +159,10 @@ class RunFmha final : public RunOperator {
     const auto seed = static_cast<std::uint64_t>(flags.seed);
     check_query_ends(flags);
     if (config.kv_pools == KvPools::sparse_window) {
-      reference::FmhaPoolTensors made =
-          reference::make_pool_inputs(s, size("topk"), size("seqlen_swa"), dtype, fill_of(flags), seed);
+      // Rows of the window that queries list, where there are more or fewer of them than places.
+      const std::int64_t places = size("seqlen_swa"), rows = has_size(plan, "swa_rows") ? size("swa_rows") : places;
+      const bool has_second_list = rows != places || flags.arrays.count("swa_indices") != 0;
+      reference::FmhaPoolTensors made = reference::make_pool_inputs(s, size("topk"), rows, dtype, fill_of(flags), seed);
       // The window comes first: listed keys have larger scores than its.
       if (flags.inputs == "rising")
         for (std::int64_t i = 0; i < s.seqlen_k * s.head_dim; ++i) made.k.set(i, 16 * made.k.at(i));
@@ -170,12 +172,20 @@ class RunFmha final : public RunOperator {
       }
       if (has_cache(config)) {
         made.k = reference::make_cache(config, s.seqlen_k, fill_of(flags), seed, 21);
-        made.swa_k = reference::make_window_cache(config, made.swa_lens, size("seqlen_swa"), fill_of(flags), seed, 22);
+        if (has_second_list)
+          for (std::int64_t b = 0; b < s.batch; ++b) made.swa_lens.set(b, static_cast<double>(rows));
+        made.swa_k = reference::make_window_cache(config, made.swa_lens, rows, fill_of(flags), seed, 22);
       }
       auto all = of_pools(std::move(made));
+      if (has_second_list) {
+        all.emplace("swa_indices", reference::make_row_lists(s, places, rows, seed, 32));
+        all["swa_lens"] = key_lengths(flags, s.batch, places);
+      }
+      if (!flags.lengths_file.empty()) all.emplace("topk_lens", reference::make_list_lengths(s, size("topk"), seed));
       if (config.v_is_k == VIsK::on)
         for (const char* const values : {"v", "swa_v"}) all.erase(values);
       for (const auto& [name, tensor] : flags.arrays) all[name] = tensor;
+      if (has_second_list) return all;
       if (!has_cache(config)) hide_unused(flags, "swa_lens", {"swa_k"}, all);
       if (config.v_is_k == VIsK::off) hide_unused(flags, "swa_lens", {"swa_v"}, all);
       return all;
@@ -286,11 +296,14 @@ class RunFmha final : public RunOperator {
     if (const auto sink = inputs.find("sink"); sink != inputs.end()) check.sink = sink->second.view();
     if (config.kv_pools == KvPools::sparse_window) {
       const auto of = [&](const char* name) { return inputs.at(name).view(); };
-      reference::FmhaPools in{of("q"), of("k"), {}, of("swa_k"), {}, of("indices"), of("swa_lens")};
+      reference::FmhaPools in{of("q"), of("k"), {}, of("swa_k"), {}, of("indices"), of("swa_lens"), {}, {}};
+      for (const auto& [name, slot] :
+           {std::pair("topk_lens", &in.topk_lens), std::pair("swa_indices", &in.swa_indices)})
+        if (const auto found = inputs.find(name); found != inputs.end()) *slot = found->second.view();
       reference::Tensor k, swa_k;
       if (has_cache(config)) {
         k = reference::rows_of_cache(config, in.k.data, flags.sizes.at("seqlen_k"));
-        swa_k = reference::rows_of_window_cache(config, in.swa_k, flags.sizes.at("seqlen_swa"));
+        swa_k = reference::rows_of_window_cache(config, in.swa_k, flags.sizes.at("swa_rows"));
         in.k = k.view();
         in.swa_k = swa_k.view();
       }

@@ -49,7 +49,8 @@ void merge(const Comparison& one, Comparison& all) {
 
 Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, const FmhaCheck& check) {
   const std::int64_t batches = in.q.shape[0], queries = in.q.shape[1], topk = in.indices.shape[2];
-  const std::int64_t rows = in.k.shape[0], window = in.swa_k.shape[1];
+  const std::int64_t rows = in.k.shape[0], rows_of_window = in.swa_k.shape[1];
+  const std::int64_t window = in.swa_indices ? in.swa_indices->shape[2] : rows_of_window;
   const std::int64_t columns = in.k.shape[1], v_columns = in.v.shape[1];
   Comparison all;
   for (std::int64_t batch = 0; batch < batches; ++batch) {
@@ -57,15 +58,20 @@ Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, con
     for (std::int64_t query = 0; query < queries; ++query) {
       std::vector<std::byte> k, v;
       std::int64_t keys = 0;
-      for (std::int64_t i = 0; i < topk; ++i) {
-        const std::int64_t row = number(in.indices, (batch * queries + query) * topk + i);
+      const std::int64_t list = batch * queries + query;
+      const std::int64_t listed = in.topk_lens ? std::clamp<std::int64_t>(number(*in.topk_lens, list), 0, topk) : topk;
+      for (std::int64_t i = 0; i < listed; ++i) {
+        const std::int64_t row = number(in.indices, list * topk + i);
         if (row < 0 || row >= rows) continue;
         append_row(in.k, row * in.k.strides[0], columns, k);
         append_row(in.v, row * in.v.strides[0], v_columns, v);
         ++keys;
       }
       const std::int64_t end = check.facts.mask == Mask::causal ? std::min(used, query + used - queries + 1) : used;
-      for (std::int64_t key = 0; key < end; ++key, ++keys) {
+      for (std::int64_t i = 0; i < end; ++i) {
+        const std::int64_t key = in.swa_indices ? number(*in.swa_indices, list * window + i) : i;
+        if (key < 0 || key >= rows_of_window) continue;
+        ++keys;
         append_row(in.swa_k, batch * in.swa_k.strides[0] + key * in.swa_k.strides[1], columns, k);
         append_row(in.swa_v, batch * in.swa_v.strides[0] + key * in.swa_v.strides[1], v_columns, v);
       }
@@ -84,6 +90,44 @@ Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, con
     }
   }
   return all;
+}
+
+namespace {
+
+void draw_lists(Tensor& lists, std::int64_t rows, const CounterRandom& random, std::uint64_t& turn) {
+  const std::int64_t places = lists.shape[2];
+  for (std::int64_t list = 0; list < lists.shape[0] * lists.shape[1]; ++list) {
+    // Steps of a number that has no divisor in common with the pool visit every row once.
+    const std::int64_t first = rows > 0 ? random.integer(turn++, 0, rows - 1) : 0;
+    std::int64_t step = random.integer(turn++, 1, 1000) * 2 + 1;
+    while (rows > 0 && std::gcd(step, rows) != 1) ++step;
+    for (std::int64_t i = 0; i < places; ++i) {
+      const bool is_none = rows == 0 || random.integer(turn++, 0, 7) == 0;
+      // On either side of the pool's rows.
+      const std::int64_t none = i % 2 == 0 ? -1 : rows + i / 2;
+      lists.set(list * places + i, static_cast<double>(is_none ? none : (first + i * step) % rows));
+    }
+  }
+}
+
+}  // namespace
+
+Tensor make_row_lists(const FmhaSizes& sizes, std::int64_t places, std::int64_t rows, std::uint64_t seed,
+                      std::uint64_t stream) {
+  Tensor lists(DType::s32, {sizes.batch, sizes.seqlen_q, places});
+  std::uint64_t turn = 0;
+  draw_lists(lists, rows, CounterRandom(seed, stream), turn);
+  return lists;
+}
+
+Tensor make_list_lengths(const FmhaSizes& sizes, std::int64_t places, std::uint64_t seed) {
+  Tensor lengths(DType::s32, {sizes.batch, sizes.seqlen_q});
+  const CounterRandom random(seed, 31);
+  for (std::int64_t i = 0; i < lengths.elements(); ++i) {
+    const std::int64_t drawn = random.integer(static_cast<std::uint64_t>(i), 0, places);
+    lengths.set(i, static_cast<double>(i % 5 == 1 ? -3 : i % 5 == 2 ? places + 7 : i % 5 == 3 ? places : drawn));
+  }
+  return lengths;
 }
 
 FmhaPoolTensors make_pool_inputs(const FmhaSizes& s, std::int64_t topk, std::int64_t seqlen_swa, DType dtype, Fill kind,
@@ -106,18 +150,7 @@ FmhaPoolTensors make_pool_inputs(const FmhaSizes& s, std::int64_t topk, std::int
   ++stream;
   const CounterRandom random(seed, stream);
   std::uint64_t turn = 0;
-  for (std::int64_t list = 0; list < s.batch * s.seqlen_q; ++list) {
-    // Steps of a number that has no divisor in common with the pool visit every row once.
-    const std::int64_t first = s.seqlen_k > 0 ? random.integer(turn++, 0, s.seqlen_k - 1) : 0;
-    std::int64_t step = random.integer(turn++, 1, 1000) * 2 + 1;
-    while (s.seqlen_k > 0 && std::gcd(step, s.seqlen_k) != 1) ++step;
-    for (std::int64_t i = 0; i < topk; ++i) {
-      const bool is_none = s.seqlen_k == 0 || random.integer(turn++, 0, 7) == 0;
-      // On either side of the pool's rows.
-      const std::int64_t none = i % 2 == 0 ? -1 : s.seqlen_k + i / 2;
-      t.indices.set(list * topk + i, static_cast<double>(is_none ? none : (first + i * step) % s.seqlen_k));
-    }
-  }
+  draw_lists(t.indices, s.seqlen_k, random, turn);
   for (std::int64_t b = 0; b < s.batch; ++b)
     t.swa_lens.set(b, static_cast<double>(b == 0 ? seqlen_swa : random.integer(turn++, 0, seqlen_swa)));
   return t;

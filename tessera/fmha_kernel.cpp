@@ -28,6 +28,7 @@ constexpr std::pair<std::string_view, FmhaSize> kFmhaSizes[] = {
     {"num_splits", &FmhaArguments::num_splits},
     {"topk", &FmhaArguments::topk},
     {"seqlen_swa", &FmhaArguments::seqlen_swa},
+    {"swa_rows", &FmhaArguments::swa_rows},
     {"pages", &FmhaArguments::pages},
     {"max_pages", &FmhaArguments::max_pages},
     {"tokens_k", &FmhaArguments::tokens_k},
@@ -86,6 +87,8 @@ constexpr std::pair<std::string_view, FmhaBuffer> kFmhaBuffers[] = {
     {"cu_seqlens_k", &FmhaArguments::cu_seqlens_k},
     {"indices", &FmhaArguments::indices},
     {"swa_lens", &FmhaArguments::swa_lens},
+    {"topk_lens", &FmhaArguments::topk_lens},
+    {"swa_indices", &FmhaArguments::swa_indices},
     {"sink", &FmhaArguments::sink},
     {"alibi_slopes", &FmhaArguments::alibi_slopes},
     {"tree_mask", &FmhaArguments::tree_mask},
@@ -104,6 +107,13 @@ constexpr std::pair<std::string_view, FmhaScalar> kFmhaScalars[] = {{"softmax_sc
 bool has_buffer(const LaunchPlan& plan, std::string_view name) {
   return std::any_of(plan.buffers.begin(), plan.buffers.end(),
                      [&](const BufferSpec& buffer) { return buffer.name == name; });
+}
+
+/// Ignored they would be a window's first keys in place of those that are listed.
+void refuse_second_list() {
+  throw Error(
+      ErrorKind::usage,
+      "swa_indices: this kernel takes keys of a window; a second list needs kv_pools sparse_window with v_is_k");
 }
 
 /// Ignored it would be a factor that is missing.
@@ -130,8 +140,10 @@ struct FmhaKernel::Slots : ArgumentSlots<FmhaArguments> {
   explicit Slots(const LaunchPlan& plan)
       : ArgumentSlots(plan, {kFmhaSizes, kFmhaBuffers, kFmhaScalars}),
         caps_scores(softcap_index(plan) >= 0),
+        has_second_list(has_buffer(plan, "swa_indices")),
         has_only_k_descale(has_buffer(plan, "k_descale") && !has_buffer(plan, "v_descale")) {}
   bool caps_scores;
+  bool has_second_list;
   bool has_only_k_descale;  ///< values are a part of keys
 };
 
@@ -140,6 +152,7 @@ FmhaKernel::FmhaKernel(std::shared_ptr<Kernel> kernel)
 
 void FmhaKernel::launch(Device& device, Stream stream, const FmhaArguments& arguments) const {
   if (slots_->caps_scores) check_softcap(arguments.softcap);
+  if (!slots_->has_second_list && arguments.swa_indices != 0) refuse_second_list();
   if (slots_->has_only_k_descale && arguments.v_descale != 0) refuse_v_descale();
   Slots::Ordered ordered;
   kernel_->launch(device, stream, slots_->order(arguments, ordered));

@@ -66,10 +66,9 @@ std::string parameters_of_latent(const FmhaLaunch& c) {
   }
   if (has_pools(c.facts)) {
     given.give({"k_keys", "swa_k"});
-    given.give_as("const int", "indices");
-    given.give_as("const int", "swa_lens");
+    for (const char* const list : {"indices", "topk_lens", "swa_lens", "swa_indices"}) given.give_as("const int", list);
     given.give_as("const float", "sink");
-    given.give({"topk", "seqlen_swa"});
+    given.give({"topk", "seqlen_swa", "swa_rows"});
     for (const std::string& stride : strides_of_pools(c)) given.give(stride, stride);
   }
   if (widens_keys(c.facts)) {
@@ -104,8 +103,7 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
     // Pointers where threads load them, else tensor maps.
     given.give("swa_k", c.copies_keys ? "swa_k" : "&swa_k");
     given.give("swa_v", c.copies_keys ? "swa_v" : "&swa_v");
-    given.give_as("const int", "indices");
-    given.give_as("const int", "swa_lens");
+    for (const char* const list : {"indices", "topk_lens", "swa_lens"}) given.give_as("const int", list);
   }
   if (has_sink(c.facts) && stores_o) given.give_as("const float", "sink");
   if (c.facts.alibi != Alibi::none) given.give_as("const float", "alibi_slopes");

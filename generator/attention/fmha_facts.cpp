@@ -67,6 +67,7 @@ std::vector<OperandPlan> pool_operands(const std::string& dtype, const std::stri
   };
   return {window("swa_k", "as k: keys of the window"), window("swa_v", "as v: likewise"),
           numbers("indices", "rows of k and v that each query sees; below 0: none"),
+          numbers("topk_lens", "rows that each query lists; null: topk"),
           numbers("swa_lens", "valid keys of each sequence's window")};
 }
 

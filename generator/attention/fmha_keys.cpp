@@ -247,10 +247,18 @@ void add_lengths(const char* name, LaunchPlan& launch) {
   add_numbers(name, "s32", {Expression::parse("batch")}, {Expression(1)}, launch);
 }
 
-void add_pools(LaunchPlan& launch) {
-  add_numbers("indices", "s32", {Expression::parse("batch"), Expression::parse("seqlen_q"), Expression::parse("topk")},
-              {Expression::parse("seqlen_q * topk"), Expression::parse("topk"), Expression(1)}, launch);
+void add_pools(const FmhaLaunch& c, LaunchPlan& launch) {
+  const auto list = [&](const char* name, const char* places, bool is_optional) {
+    add_numbers(name, "s32", {Expression::parse("batch"), Expression::parse("seqlen_q"), Expression::parse(places)},
+                {expression("seqlen_q * {}", places), Expression::parse(places), Expression(1)}, launch);
+    launch.buffers.back().is_optional = is_optional;
+  };
+  list("indices", "topk", false);
+  add_numbers("topk_lens", "s32", {Expression::parse("batch"), Expression::parse("seqlen_q")},
+              {Expression::parse("seqlen_q"), Expression(1)}, launch);
+  launch.buffers.back().is_optional = true;
   add_lengths("swa_lens", launch);
+  if (has_second_list(c)) list("swa_indices", "seqlen_swa", true);
 }
 
 std::vector<std::string> strides_of_pools(const FmhaLaunch& c) {

@@ -22,6 +22,9 @@ inline bool lies_in_places(const FmhaLaunch& c) { return c.facts.kv_layout != Kv
 /// Two pools of keys, which threads load.
 inline bool copies_pools(const FmhaLaunch& c) { return has_pools(c.facts) && c.copies_keys; }
 
+/// Whether the window's keys may be rows of its pool that a query lists.
+inline bool has_second_list(const FmhaLaunch& c) { return has_pools(c.facts) && is_latent(c); }
+
 /// Sizes of pools and tables, and the most keys of a sequence; strides of k or v.
 void add_key_sizes(const FmhaLaunch& c, LaunchPlan& launch);
 void add_key_strides(const FmhaLaunch& c, const std::string& tensor, int head_dim, LaunchPlan& launch);
@@ -61,7 +64,7 @@ void add_key_scale_parameters(const FmhaLaunch& c, LaunchStep& step);
 void add_numbers(const char* name, const char* dtype, std::vector<Expression> shape, std::vector<Expression> strides,
                  LaunchPlan& launch);
 void add_lengths(const char* name, LaunchPlan& launch);
-void add_pools(LaunchPlan& launch);
+void add_pools(const FmhaLaunch& c, LaunchPlan& launch);
 /// Where threads load them: what strides must be, and what threads need behind a step's other parameters.
 std::vector<std::string> strides_of_pools(const FmhaLaunch& c);
 void add_pool_domain(const FmhaLaunch& c, LaunchPlan& launch);

@@ -55,6 +55,7 @@ std::vector<Tensor> tensors_of(const FmhaLaunch& c) {
   std::vector<Tensor> tensors(std::begin(kTensors), std::end(kTensors));
   if (has_pools(c.facts)) tensors.insert(tensors.end(), std::begin(kWindowTensors), std::end(kWindowTensors));
   if (is_latent(c)) std::erase_if(tensors, [](const Tensor& t) { return t.operand == Operand::v; });
+  if (has_second_list(c)) tensors.back().seqlen = "swa_rows";
   return tensors;
 }
 
@@ -101,7 +102,11 @@ void add_sizes(const FmhaLaunch& c, LaunchPlan& launch) {
   }
   if (has_pools(c.facts)) {
     size("topk", 0, kMaxLength, {}, "rows that a query lists");
-    size("seqlen_swa", 0, kMaxLength, {}, "keys of a sequence's window");
+    size("seqlen_swa", 0, kMaxLength, {},
+         has_second_list(c) ? "keys of a sequence's window, or rows of it that a query lists"
+                            : "keys of a sequence's window");
+    if (has_second_list(c))
+      size("swa_rows", 0, kMaxLength, Expression::parse("seqlen_swa"), "rows of swa_k of a sequence");
   }
   for (const Tensor& t : tensors_of(c)) {
     // What is written must not overlap: a stride of 0 is for inputs only.
@@ -345,7 +350,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (config.facts.seqused != UsedLengths::none) add_lengths("seqused_k", launch);
   if (is_ragged(config.facts))
     add_numbers("cu_seqlens_q", "s32", {Expression::parse("batch + 1")}, {Expression(1)}, launch);
-  if (has_pools(config.facts)) add_pools(launch);
+  if (has_pools(config.facts)) add_pools(config, launch);
   if (has_sink(config.facts)) add_of_heads("sink", true, launch);
   if (config.facts.alibi != Alibi::none) add_of_heads("alibi_slopes", false, launch);
   if (config.facts.tree_mask != TreeMask::none) add_tree(config, launch);

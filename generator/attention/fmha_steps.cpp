@@ -167,7 +167,8 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
         parameters.map(window);
       }
     }
-    for (const char* const buffer : {"indices", "swa_lens"}) parameters.pointer(buffer);
+    for (const char* const buffer : {"indices", "topk_lens", "swa_lens"}) parameters.pointer(buffer);
+    if (has_second_list(c)) parameters.pointer("swa_indices");
   }
   // Where num_splits say how keys are split, only who merges the parts divides.
   if (has_sink(c.facts) && (!c.is_split || c.is_dealt)) parameters.pointer("sink");
@@ -178,6 +179,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   if (has_pools(c.facts)) {
     for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
+    if (has_second_list(c)) parameters.size("swa_rows");
   }
   for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
   if (c.is_split && !c.is_dealt) parameters.size("num_splits");

@@ -88,7 +88,7 @@ struct KeyLoad {
   __device__ __forceinline__ int page_of(int key) const {
     if (key >= end) return -1;
     if constexpr (C.facts.kv_layout == KvLayout::ragged) return 0;
-    if constexpr (kHasPools) return key < origin ? listed_row(p, batch, head, key, -1) : 0;
+    if constexpr (kHasPools) return key < origin ? listed_row(p, batch, head, key, origin, -1) : 0;
     const int entry = static_cast<int>(static_cast<unsigned>(key) / kPageSize);
     const int* const table = p.block_table + static_cast<long long>(batch) * p.max_pages;
     const int page = static_cast<int>(ptx::ld_global_u32(table + entry));

@@ -120,7 +120,7 @@ template <Config C>
 __device__ __forceinline__ PooledKeys pooled_keys(const Params& p, const TileIndex& tile) {
   const int batch = min(quotient(tile.head, tile_heads<C>(p)), p.batch - 1);
   const int query = tile.m * C.tile_m / padded_heads(C);
-  const int listed = p.seqlen_k == 0 ? 0 : p.topk;
+  const int listed = attention::list_length(p, batch, query);
   return {batch, query, listed, listed + attention::window_end<C>(p, batch, query)};
 }
 // At least one, whose keys are none.

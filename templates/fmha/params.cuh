@@ -24,6 +24,7 @@ struct Params {
   const void* swa_k = nullptr;
   const void* swa_v = nullptr;
   const int* indices = nullptr;
+  const int* topk_lens = nullptr;  // places of each list [batch, seqlen_q], may be null: topk
   const int* swa_lens = nullptr;
   const float* sink = nullptr;          // a logit of each head [heads_q], may be null: where the Config has them
   const float* alibi_slopes = nullptr;  // [heads_q]: where the Config has them

@@ -59,15 +59,12 @@ __device__ __forceinline__ int rows_of_slot(const Params& p) {
   return min(kRows, rows_of_sequence<C>(p));
 }
 
-// Places of a query's list: none in a pool of no rows.
-__device__ __forceinline__ int listed_keys(const Params& p) { return p.seqlen_k == 0 ? 0 : p.topk; }
-
 // Valid keys of a sequence.
 template <Config C>
 __device__ __forceinline__ int keys_of(const Params& p, int sequence) {
   if constexpr (gathers(C)) {
     const RowPlace place = place_of<C>(p, sequence, 0);
-    return listed_keys(p) + attention::window_end<C>(p, place.batch, place.query);
+    return attention::list_length(p, sequence) + attention::window_end<C>(p, place.batch, place.query);
   }
   if constexpr (C.facts.seqused == UsedLengths::none) return p.seqlen_k;
   return min(max(static_cast<int>(ptx::ld_global_u32(p.seqused_k + sequence)), 0), p.seqlen_k);

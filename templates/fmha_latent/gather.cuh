@@ -1,6 +1,7 @@
-// Keys of two pools: each query lists rows of one, and has a window of the other. The four warps of the producer
-// warpgroup have 16 keys of each block. Lanes 0 to 15 know a key's row each; then eight lanes copy a key, 16 bytes of a
-// panel each, to where wgmma's swizzle has them, with zeros in place of a key that is not there.
+// Keys of two pools: each query lists rows of one, and has a window of the other, or a list of its rows too. The four
+// warps of the producer warpgroup have 16 keys of each block. Lanes 0 to 15 know a key's row each; then eight lanes
+// copy a key, 16 bytes of a panel each, to where wgmma's swizzle has them, with zeros in place of a key that is not
+// there.
 //
 // Copies write through the generic proxy and arrive at the barrier of their group of panels by themselves: consumers,
 // who wait for it, fence. A list's entries are loaded two blocks ahead, and looked at when they are used: a look at one
@@ -26,6 +27,7 @@ struct ListedKeys {
   const Params& p;
   const RowPlace place;
   const int* const list;
+  const int* const second;  // list, of the window's rows; null: they are its first ones
   const int listed;
   const int end;
 
@@ -33,17 +35,22 @@ struct ListedKeys {
       : p(params),
         place(place_of<C>(params, sequence, 0)),
         list(params.indices + static_cast<long long>(sequence) * params.topk),
-        listed(listed_keys(params)),
+        second(params.swa_indices == nullptr
+                   ? nullptr
+                   : params.swa_indices + static_cast<long long>(sequence) * params.seqlen_swa),
+        listed(attention::list_length(params, sequence)),
         end(keys_of<C>(params, sequence)) {}
 
   // What the list says of a key.
   __device__ __forceinline__ unsigned entry_of(int key) const {
-    return key < listed ? ptx::ld_global_u32_stream(list + key) : 0;
+    if (key < listed) return ptx::ld_global_u32_stream(list + key);
+    if (second != nullptr && key < end) return ptx::ld_global_u32_stream(second + (key - listed));
+    return static_cast<unsigned>(key - listed);
   }
   // The key's row of its pool, below 0: it is not there.
   __device__ __forceinline__ int row_of(int key, unsigned entry) const {
-    if (key < listed) return entry < static_cast<unsigned>(p.seqlen_k) ? static_cast<int>(entry) : -1;
-    return key < end ? key - listed : -1;
+    const unsigned rows = static_cast<unsigned>(key < listed ? p.seqlen_k : p.swa_rows);
+    return key < end && entry < rows ? static_cast<int>(entry) : -1;
   }
   // Where it begins.
   __device__ __forceinline__ const char* begin_of(int key, int row) const {

@@ -22,15 +22,19 @@ struct Params {
   const int* block_table = nullptr;  // [batch][max_pages]: keys in pages
   int pages = 0;                     // of the pool
   int max_pages = 0;
-  // Two pools: rows that queries list, those lists [batch][seqlen_q][topk], a window [batch][seqlen_swa], its valid
-  // keys [batch], a logit of each head (may be null). Strides of rows, and of a window, in elements.
+  // Two pools: rows that queries list, those lists [batch][seqlen_q][topk], places of each list (may be null: topk); a
+  // window [batch][swa_rows], its valid keys [batch], lists of its rows [batch][seqlen_q][seqlen_swa] (may be null: its
+  // first ones); a logit of each head (may be null). Strides of rows, and of a window, in elements.
   const void* k_keys = nullptr;
   const void* swa_k = nullptr;
   const int* indices = nullptr;
+  const int* topk_lens = nullptr;
   const int* swa_lens = nullptr;
+  const int* swa_indices = nullptr;
   const float* sink = nullptr;
   int topk = 0;
   int seqlen_swa = 0;
+  int swa_rows = 0;
   long long k_stride_seqlen = 0;
   long long swa_k_stride_seqlen = 0;
   long long k_stride_page = 0;  // of a cache in place of rows, in bytes, as those of its window

@@ -19,6 +19,7 @@ struct KeyBlocks<C, true> {
   const Params& p;
   const TileIndex& tile;
   const int query;
+  const int length;  // of the query's list
   const int listed;  // blocks
   const int end;     // keys of the window that the query sees
   const int origin;  // key of the window at which its first block begins: 0, or less
@@ -27,7 +28,8 @@ struct KeyBlocks<C, true> {
       : p(params),
         tile(of_tile),
         query(of_tile.m * used_rows_of_tile(C) / padded_heads(C)),
-        listed(params.seqlen_k == 0 ? 0 : (params.topk + C.tile_n - 1) / C.tile_n),  // none in a pool of no rows
+        length(attention::list_length(params, of_tile.batch, query)),
+        listed((length + C.tile_n - 1) / C.tile_n),
         end(attention::window_end<C>(params, of_tile.batch, query)),
         origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 
@@ -44,7 +46,7 @@ struct KeyBlocks<C, true> {
 
   // Row of the pool at place `i` of the query's list; where there is none, one behind the pool's last.
   __device__ __forceinline__ int row_of(int i) const {
-    return attention::listed_row(p, tile.batch, query, i, max(p.seqlen_k, 1));
+    return attention::listed_row(p, tile.batch, query, i, length, max(p.seqlen_k, 1));
   }
 };
 

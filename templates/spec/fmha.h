@@ -88,8 +88,8 @@
 // Two pools of keys (kv_pools sparse_window): k [seqlen_k, head_dim] and v [seqlen_k, head_dim_v] are rows that queries
 // list; threads copy them, and there are no maps of k and v. A tile is one query or a part of one, at most tile_m of
 // its heads: tiles = ceil_div(g, tile_m) * seqlen_q * batch. heads_kv is 1, topk + seqlen_swa at most 2^31 - 2^16.
-// Behind lse come void* swa_k, swa_v [batch, seqlen_swa, 1, ..], int* indices [batch, seqlen_q, topk], int* swa_lens
-// [batch], sink, int topk, seqlen_swa; and behind softmax_scale
+// Behind lse come void* swa_k, swa_v [batch, seqlen_swa, 1, ..], int* indices [batch, seqlen_q, topk], int*
+// topk_lens [batch, seqlen_q] (may be null), swa_lens [batch], sink, int topk, seqlen_swa; and behind softmax_scale
 //   void* k_keys, v_keys     k and v
 //   long long k_stride_seqlen, v_stride_seqlen, swa_k_stride_seqlen, swa_k_stride_batch, the same of swa_v; in elements
 // Launch: grid {min(ctas_per_sm * num_sms, tiles), 1, 1} with tiles = ceil_div(seqlen_q, tile_m) * heads_q * batch,

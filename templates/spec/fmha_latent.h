@@ -44,9 +44,10 @@
 // [seqlen_k, head_dim] are rows that queries list, threads gather them, there is no map of k and none of the valid
 // lengths above. Of a block two groups of panels, those that a warpgroup multiplies as V each, have a barrier, and the
 // columns that only S needs one. Behind lse (and the parts) come
-//   void* swa_k         [batch, seqlen_swa, 1, head_dim], the window
-//   int* indices        [batch, seqlen_q, topk]; int* swa_lens [batch]; float* sink [heads_q], may be null
-//   int topk, seqlen_swa
+//   void* swa_k         [batch, swa_rows, 1, head_dim], the window
+//   int* indices        [batch, seqlen_q, topk]; int* topk_lens [batch, seqlen_q], may be null; int* swa_lens [batch]
+//   int* swa_indices    [batch, seqlen_q, seqlen_swa], may be null; float* sink [heads_q], may be null
+//   int topk, seqlen_swa, swa_rows
 // and behind softmax_scale
 //   void* k_keys        k
 //   long long k_stride_seqlen, swa_k_stride_seqlen, swa_k_stride_batch, in elements

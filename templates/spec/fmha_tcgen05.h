@@ -29,8 +29,9 @@
 //           padded_heads, used_rows_of_tile) * heads_kv * batch; one CTA an SM
 //   pools   kv_pools sparse_window: k [seqlen_k, head_dim] and v [seqlen_k, head_dim_v] have maps of rank 2, boxes of
 //           one row of a span, which gather4 loads four of. Behind lse come TensorMap swa_k, swa_v (as k and v of
-//           spec/fmha.h, seqlen_swa keys), int* indices [batch, seqlen_q, topk], int* swa_lens [batch], float* sink
-//           [heads_q], which may be null, int topk, seqlen_swa. heads_kv is 1; topk + seqlen_swa at most 2^31 - 2^16
+//           spec/fmha.h, seqlen_swa keys), int* indices [batch, seqlen_q, topk], int* topk_lens [batch, seqlen_q],
+//           which may be null, int* swa_lens [batch], float* sink [heads_q], which may be null, int topk, seqlen_swa.
+//           heads_kv is 1; topk + seqlen_swa at most 2^31 - 2^16
 //
 //   kv8     kv_dtype e4m3: k and v have maps of 8 bits without a swizzle, and four warps behind the softmax widen what
 //           they bring (spec/fmha_tcgen05_smem.h). Behind softmax_scale, or the parameters of placed keys, come float*

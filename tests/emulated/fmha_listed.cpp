@@ -49,7 +49,7 @@ reference::FmhaSizes sizes_of(const Fmha& p, std::int64_t batch, std::int64_t qu
   return {batch, *p.pack_gqa, 1, queries, rows, p.head_dim, 512};
 }
 
-TEST_CASE("listed keys: lists, a window and sinks in one softmax, from every format") {
+TEST_CASE("listed keys: two lists, or one and a window, and sinks in one softmax, from every format") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   int turn = 0;
@@ -60,6 +60,8 @@ TEST_CASE("listed keys: lists, a window and sinks in one softmax, from every for
       const Fmha problem = problem_of(format, heads, mask, split);
       CAPTURE(turn);
       check(problem, sizes_of(problem, 2, 2, 500), {.topk = 150, .seqlen_swa = 70, .num_sms = 3}, *compiler);
+      // A window in place of a second list, lists without lengths.
+      check(problem, sizes_of(problem, 2, 2, 500), {.topk = 149, .seqlen_swa = 71, .num_sms = 3}, *compiler);
     }
 }
 
@@ -128,7 +130,7 @@ reference::Tensors launched(const Problem& problem, const NamedSizes& sizes, con
 TEST_CASE("listed keys: a cache that a row operator wrote gives the bits of bf16 rows made from it") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
-  constexpr std::int64_t kTokens = 192, kQueries = 2, kTopk = 150;
+  constexpr std::int64_t kTokens = 192, kQueries = 2, kTopk = 150, kPlaces = 45;
   for (const auto& [format, chain] :
        {std::pair(kFormats[2], "mla_656"), std::pair(kFormats[3], "mla_584"), std::pair(kFormats[4], "mla_384")}) {
     CAPTURE(chain);
@@ -149,20 +151,81 @@ TEST_CASE("listed keys: a cache that a row operator wrote gives the bits of bf16
     const AttentionFacts facts = attention_facts(cached);
     const reference::FmhaSizes sizes{1, 16, 1, kQueries, kTokens, format.head_dim, 512};
     reference::FmhaPoolTensors made =
-        reference::make_pool_inputs(sizes, kTopk, 0, DType::bf16, reference::Fill::normal, 9);
-    reference::Tensors inputs{
-        {"q", made.q}, {"indices", made.indices}, {"swa_lens", made.swa_lens}, {"sink", made.sink}};
-    const NamedSizes named{{"batch", 1},          {"heads_q", 16}, {"heads_kv", 1},  {"seqlen_q", kQueries},
-                           {"seqlen_k", kTokens}, {"topk", kTopk}, {"seqlen_swa", 0}};
-    inputs["k"] = written.at("cache");
-    inputs["swa_k"] = reference::Tensor(DType::u8, {1, 0, cache_page_bytes(facts)});
+        reference::make_pool_inputs(sizes, kTopk, kPlaces, DType::bf16, reference::Fill::normal, 9);
+    reference::Tensors inputs{{"q", made.q},
+                              {"indices", made.indices},
+                              {"topk_lens", reference::make_list_lengths(sizes, kTopk, 10)},
+                              {"swa_lens", made.swa_lens},
+                              {"swa_indices", reference::make_row_lists(sizes, kPlaces, kTokens, 9, 11)},
+                              {"sink", made.sink}};
+    const NamedSizes named{{"batch", 1},    {"heads_q", 16},         {"heads_kv", 1},       {"seqlen_q", kQueries},
+                           {"topk", kTopk}, {"seqlen_swa", kPlaces}, {"seqlen_k", kTokens}, {"swa_rows", kTokens}};
+    // Both lists are of the same tokens.
+    inputs["k"] = inputs["swa_k"] = written.at("cache");
     const reference::Tensors from_cache = launched(cached, named, inputs, *compiler);
-    inputs["k"] = reference::rows_of_cache(facts, written.at("cache").bytes.data(), kTokens);
-    inputs["swa_k"] = reference::Tensor(DType::bf16, {1, 0, 1, format.head_dim});
+    inputs["k"] = inputs["swa_k"] = reference::rows_of_cache(facts, written.at("cache").bytes.data(), kTokens);
     const reference::Tensors from_rows = launched(plain, named, inputs, *compiler);
     CHECK(from_cache.at("o").bytes == from_rows.at("o").bytes);
     CHECK(from_cache.at("lse").bytes == from_rows.at("lse").bytes);
     CHECK(std::isfinite(from_cache.at("o").at(0)));
+  }
+}
+
+TEST_CASE("listed keys: two lists of rows that all sequences share") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  constexpr std::int64_t kBatch = 2, kQueries = 2, kRows = 150, kTopk = 90, kWindowRows = 70, kPlaces = 60;
+  for (const Format& format : {kFormats[0], kFormats[3]}) {
+    const Fmha problem = problem_of(format, 16, Mask::none, SplitKv::off);
+    const AttentionFacts facts = attention_facts(problem);
+    const reference::FmhaSizes sizes{kBatch, 16, 1, kQueries, kRows, format.head_dim, 512};
+    reference::FmhaPoolTensors made =
+        reference::make_pool_inputs(sizes, kTopk, kPlaces, DType::bf16, reference::Fill::normal, 3);
+    reference::Tensor k = made.k, window(DType::bf16, {kWindowRows, format.head_dim});
+    reference::fill(window, reference::Fill::normal, 4, 1);
+    reference::Tensors inputs{{"q", made.q},
+                              {"k", k},
+                              {"indices", made.indices},
+                              {"topk_lens", reference::make_list_lengths(sizes, kTopk, 5)},
+                              {"swa_lens", made.swa_lens},
+                              {"swa_indices", reference::make_row_lists(sizes, kPlaces, kWindowRows, 6, 1)},
+                              {"sink", made.sink},
+                              {"swa_k", window}};
+    if (has_cache(facts)) {
+      inputs["k"] = reference::make_cache(facts, kRows, reference::Fill::normal, 7, 1);
+      inputs["swa_k"] = reference::make_cache(facts, kWindowRows, reference::Fill::normal, 7, 2);
+      k = reference::rows_of_cache(facts, inputs["k"].bytes.data(), kRows);
+      window = reference::rows_of_cache(facts, inputs["swa_k"].bytes.data(), kWindowRows);
+    }
+    // Where another sequence's window would be are NaNs.
+    inputs["swa_k"].bytes.resize(kBatch * inputs["swa_k"].bytes.size(), std::byte{0xFF});
+    const NamedSizes named{{"batch", kBatch},         {"heads_q", 16},         {"heads_kv", 1},
+                           {"seqlen_q", kQueries},    {"seqlen_k", kRows},     {"topk", kTopk},
+                           {"swa_k_stride_batch", 0}, {"seqlen_swa", kPlaces}, {"swa_rows", kWindowRows}};
+    const reference::Tensors found = launched(problem, named, inputs, *compiler);
+    const std::int64_t columns = format.head_dim;
+    reference::FmhaPools in{inputs.at("q").view(),
+                            k.view(),
+                            {},
+                            {},
+                            {},
+                            made.indices.view(),
+                            made.swa_lens.view(),
+                            inputs.at("topk_lens").view(),
+                            inputs.at("swa_indices").view()};
+    in.swa_k = {window.bytes.data(), DType::bf16, {kBatch, kWindowRows, 1, columns}, {0, columns, columns, 1}};
+    in.v = reference::first_columns(in.k, 512);
+    in.swa_v = reference::first_columns(in.swa_k, 512);
+    reference::FmhaCheck check;
+    check.facts = facts;
+    check.softmax_scale = *make_plan(problem).launch.scalars.at(0).default_value;
+    check.tile_m = check.tile_n = 64;
+    check.jobs = 1;
+    check.sink = made.sink.view();
+    const reference::Comparison comparison =
+        check_fmha_pools(in, {found.at("o").view(), found.at("lse").view(), {}, {}}, check);
+    for (const std::string& problem_text : comparison.problems) FAIL_CHECK(problem_text);
+    CHECK(comparison.rows_checked == kBatch * kQueries * 16);
   }
 }
 

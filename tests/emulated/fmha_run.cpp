@@ -104,6 +104,10 @@ class Run {
         buffers_.push_back(buffers_.at(static_cast<std::size_t>(launcher_->buffer_index("k"))) + v_offset_);
         continue;
       }
+      if (buffer.is_optional && tensors_.count(buffer.name) == 0) {
+        buffers_.push_back(0);
+        continue;
+      }
       const Tensor& tensor = tensors_.at(buffer.name);
       // One without elements is null, as frameworks give it.
       buffers_.push_back(tensor.bytes.empty() ? 0 : device.allocate(tensor.bytes.size()));
@@ -131,7 +135,8 @@ class Run {
                                               {"attention_chunk", facts_.attention_chunk},
                                               {"tree_words", tree_words()},
                                               {"topk", facts_.topk},
-                                              {"seqlen_swa", facts_.seqlen_swa}};
+                                              {"seqlen_swa", facts_.seqlen_swa},
+                                              {"swa_rows", has_pools() ? window_rows() : 0}};
     given.insert(places_.begin(), places_.end());
     if (facts_.descales == FmhaLaunchFacts::Descales::one)
       for (const std::string name : {"q_descale", "k_descale", "v_descale"})
@@ -159,10 +164,9 @@ class Run {
     launcher_->launch({}, arguments);
     std::vector<Finding> findings = device_.synchronize();
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      if (is_in_one_pool(plan_.launch.buffers[i].name)) continue;
+      if (plan_.launch.buffers[i].role != BufferRole::output) continue;
       Tensor& tensor = tensors_.at(plan_.launch.buffers[i].name);
-      if (plan_.launch.buffers[i].role == BufferRole::output && !tensor.bytes.empty())
-        device_.copy_to_host(tensor.bytes.data(), buffers_[i], tensor.bytes.size());
+      if (!tensor.bytes.empty()) device_.copy_to_host(tensor.bytes.data(), buffers_[i], tensor.bytes.size());
     }
     return findings;
   }
@@ -193,12 +197,16 @@ class Run {
     if (facts_.has_sink && tensors_.count("sink") != 0) check.sink = tensors_.at("sink").view();
     if (has_pools()) {
       const auto of = [&](const char* name) { return tensors_.at(name).view(); };
-      reference::FmhaPools in{of("q"), of("k"), of("v"), of("swa_k"), of("swa_v"), of("indices"), of("swa_lens")};
+      reference::FmhaPools in{of("q"),       of("k"),        of("v"), of("swa_k"), of("swa_v"),
+                              of("indices"), of("swa_lens"), {},      {}};
+      for (const auto& [name, slot] :
+           {std::pair("topk_lens", &in.topk_lens), std::pair("swa_indices", &in.swa_indices)})
+        if (const auto found = tensors_.find(name); found != tensors_.end()) *slot = found->second.view();
       const AttentionFacts& facts = check.facts;
       Tensor k, swa_k;
       if (has_cache(facts)) {
         k = reference::rows_of_cache(facts, in.k.data, sizes_.seqlen_k);
-        swa_k = reference::rows_of_window_cache(facts, in.swa_k, facts_.seqlen_swa);
+        swa_k = reference::rows_of_window_cache(facts, in.swa_k, window_rows());
         in.k = k.view();
         in.swa_k = swa_k.view();
       }
@@ -509,9 +517,22 @@ class Run {
     return reference::widened_keys(problem_.kv_format,
                                    {take(pool_of(name)), take(pool_of_scales(std::string(name) + "_scale"))});
   }
+  /// Of listed keys whose window's rows are listed too: with every other even length of a window.
+  bool has_second_list() const { return has_pools() && is_latent() && facts_.seqlen_swa % 4 == 2; }
+  /// Rows of swa_k: more than places there.
+  std::int64_t window_rows() const { return has_second_list() ? 2 * facts_.seqlen_swa + 5 : facts_.seqlen_swa; }
+  /// Lists have lengths of their own with topk = 2, 3, 6, 7, ...; what lies behind these are rows too.
   void make_pools() {
-    reference::FmhaPoolTensors made = reference::make_pool_inputs(
-        sizes_, facts_.topk, facts_.seqlen_swa, problem_.dtype, reference::Fill::normal, facts_.input_seed);
+    reference::FmhaPoolTensors made = reference::make_pool_inputs(sizes_, facts_.topk, window_rows(), problem_.dtype,
+                                                                  reference::Fill::normal, facts_.input_seed);
+    if (facts_.topk % 4 >= 2)
+      tensors_.emplace("topk_lens", reference::make_list_lengths(sizes_, facts_.topk, facts_.input_seed));
+    if (has_second_list()) {
+      // All rows are valid: a query's places end, not the pool.
+      for (std::int64_t b = 0; b < sizes_.batch; ++b) made.swa_lens.set(b, static_cast<double>(window_rows()));
+      tensors_.emplace("swa_indices",
+                       reference::make_row_lists(sizes_, facts_.seqlen_swa, window_rows(), facts_.input_seed, 32));
+    }
     reference::set_query_kinds(made.q, softmax_scale_, facts_.input_seed);
     for (Tensor* const keys : {&made.k, &made.swa_k}) reference::set_key_columns(*keys, 0, facts_.input_seed);
     // NaNs behind the valid keys of each window: nobody may read them.
@@ -522,9 +543,11 @@ class Run {
     set_sink(made.sink);
     if (const AttentionFacts facts = attention_facts(problem_); has_cache(facts)) {
       made.k = reference::make_cache(facts, sizes_.seqlen_k, reference::Fill::normal, facts_.input_seed, 21);
-      made.swa_k = reference::make_window_cache(facts, made.swa_lens, facts_.seqlen_swa, reference::Fill::normal,
+      made.swa_k = reference::make_window_cache(facts, made.swa_lens, window_rows(), reference::Fill::normal,
                                                 facts_.input_seed, 22);
     }
+    for (std::int64_t b = 0; has_second_list() && b < sizes_.batch; ++b)
+      made.swa_lens.set(b, static_cast<double>(facts_.seqlen_swa - (b + 1) % 3 * (facts_.seqlen_swa / 3)));
     for (const auto& [name, tensor] :
          {std::pair("q", &made.q), std::pair("k", &made.k), std::pair("v", &made.v), std::pair("swa_k", &made.swa_k),
           std::pair("swa_v", &made.swa_v), std::pair("indices", &made.indices), std::pair("swa_lens", &made.swa_lens),

@@ -174,7 +174,16 @@ TEST_CASE("latent attention: the launch of listed keys") {
   const auto has = [](const LaunchPlan& of, std::string_view name) {
     return std::any_of(of.buffers.begin(), of.buffers.end(), [&](const BufferSpec& b) { return b.name == name; });
   };
-  for (const char* const name : {"k", "swa_k", "indices", "swa_lens", "sink"}) CHECK(has(launch, name));
+  for (const char* const name : {"k", "swa_k", "indices", "topk_lens", "swa_lens", "swa_indices", "sink"})
+    CHECK(has(launch, name));
+  // What may be null: lists have topk places, and there is a window.
+  for (const BufferSpec& buffer : launch.buffers)
+    CHECK(buffer.is_optional == (buffer.name == "lse" || buffer.name == "sink" || buffer.name == "topk_lens" ||
+                                 buffer.name == "swa_indices"));
+  const auto rows = std::find_if(launch.sizes.begin(), launch.sizes.end(),
+                                 [](const SizeSpec& size) { return size.name == "swa_rows"; });
+  REQUIRE(rows != launch.sizes.end());
+  CHECK(rows->default_value->text() == "seqlen_swa");
   for (const char* const name : {"v", "swa_v"}) CHECK(!has(launch, name));
   const auto value = [](const Expression& expression, std::int64_t batch, std::int64_t queries, std::int64_t topk) {
     const std::map<std::string, std::int64_t> sizes{{"batch", batch},  {"seqlen_q", queries}, {"topk", topk},

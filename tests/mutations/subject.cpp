@@ -131,10 +131,11 @@ std::optional<reference::Tensor> make_indices(const std::string& buffer, const s
     for (std::int64_t i = 1; i <= batch; ++i) starts.set(i, static_cast<double>(all - batch + i));
     return starts;
   }
-  const bool is_list = buffer == "indices" || buffer == "block_table";
+  const bool is_list = buffer == "indices" || buffer == "swa_indices" || buffer == "block_table";
   const char* const counted = buffer == "seqused_q"   ? "seqlen_q"
                               : buffer == "seqused_k" ? "seqlen_k"
                               : buffer == "swa_lens"  ? "seqlen_swa"
+                              : buffer == "topk_lens" ? "topk"
                                                       : nullptr;
   if (counted == nullptr && !is_list) return std::nullopt;
   reference::Tensor tensor(DType::s32, shape);
@@ -142,6 +143,7 @@ std::optional<reference::Tensor> make_indices(const std::string& buffer, const s
   const bool is_product = is_list && size("a_rows") != 0;
   const std::int64_t most = size(is_product                ? "a_rows"
                                  : buffer == "block_table" ? "pages"
+                                 : buffer == "swa_indices" ? "swa_rows"
                                  : is_list                 ? "seqlen_k"
                                                            : counted);
   for (std::int64_t i = 0; i < count; ++i)

@@ -83,7 +83,9 @@ struct JitOptions {
 /// seqlen_q, tree_words], ragged [seqlen_q, tree_words]. Kernels with a window: its sizes, -1 for no bound; with used
 /// lengths: int32 [batch]. Ragged queries: seqlen_q are those of all sequences, q and o [seqlen_q, heads_q, ..], lse
 /// and its like [heads_q, seqlen_q], cu_seqlens_q int32 [batch + 1]. Two pools of keys: k and v [seqlen_k, head_dim] by
-/// indices int32 [batch, seqlen_q, topk]; swa_k, swa_v [batch, seqlen_swa, 1, head_dim] with swa_lens int32 [batch];
+/// indices int32 [batch, seqlen_q, topk], of which topk_lens int32 [batch, seqlen_q] count (null: all); swa_k, swa_v
+/// [batch, seqlen_swa, 1, head_dim] with swa_lens int32 [batch]; with v_is_k and swa_indices int32 [batch, seqlen_q,
+/// seqlen_swa] (null: none) swa_k [batch, swa_rows, 1, head_dim] by these lists;
 /// sink fp32 [heads_q], may be null. Keys in pages: k and v [pages, page_size, heads_kv,
 /// ..] by block_table int32 [batch, max_pages], seqlen_k the most keys of a sequence. Ragged keys: k and v [tokens_k,
 /// heads_kv, ..] by cu_seqlens_k int32 [batch + 1]. v_is_k: v is not read. kv_dtype e4m3: k_descale and v_descale fp32
@@ -96,13 +98,14 @@ struct FmhaArguments {
   DevicePointer seqused_q = 0, seqused_k = 0, cu_seqlens_q = 0;
   DevicePointer block_table = 0, cu_seqlens_k = 0;
   DevicePointer swa_k = 0, swa_v = 0, indices = 0, swa_lens = 0, sink = 0, alibi_slopes = 0, tree_mask = 0;
-  DevicePointer k_descale = 0, v_descale = 0;  ///< fp32 [batch, heads_kv], keys in e4m3 only; null: 1
-  DevicePointer k_scale = 0, v_scale = 0;      ///< scales of codes, kv_format nvfp4 and mxfp8 only
-  DevicePointer q_descale = 0;                 ///< likewise, dtype e4m3 only
-  DevicePointer delta_s = 0, row_shift = 0;    ///< fp32, of attention_quantize, dtype nvfp4 only
+  DevicePointer topk_lens = 0, swa_indices = 0;  ///< two pools of keys, may be null; the second one with v_is_k only
+  DevicePointer k_descale = 0, v_descale = 0;    ///< fp32 [batch, heads_kv], keys in e4m3 only; null: 1
+  DevicePointer k_scale = 0, v_scale = 0;        ///< scales of codes, kv_format nvfp4 and mxfp8 only
+  DevicePointer q_descale = 0;                   ///< likewise, dtype e4m3 only
+  DevicePointer delta_s = 0, row_shift = 0;      ///< fp32, of attention_quantize, dtype nvfp4 only
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0, seqlen_q = 0, seqlen_k = 0;
   std::int64_t num_splits = kUseDefault;
-  std::int64_t topk = 0, seqlen_swa = 0;
+  std::int64_t topk = 0, seqlen_swa = 0, swa_rows = kUseDefault;
   std::int64_t pages = 0, max_pages = 0, tokens_k = 0;
   std::int64_t window_size_left = kUseDefault, window_size_right = kUseDefault, attention_chunk = kUseDefault;
   std::int64_t tree_words = kUseDefault;
