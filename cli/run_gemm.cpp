@@ -158,6 +158,8 @@ class RunGemm final : public RunOperator {
     check.accumulation = facts.accumulation;
     check.activation = facts.activation;
     if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
+    check.gate_activation = facts.gate_activation;
+    check.gate_limit = facts.gate_limit;
     check.split_k = tiles.split_k;
     check.is_exact = is_exact(flags);
     check.judges_rel_error = flags.arrays.empty();

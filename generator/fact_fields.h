@@ -11,7 +11,7 @@ namespace tessera {
 template <bool kHasAccumulation, class Visit>
 void visit_facts(const ProductFacts& facts, Visit&& visit) {
   const auto& [a_type, b_type, a_layout, b_layout, d_dtype, accumulation, c, bias, activation, gate, interleave,
-               d_format, grouping, a_scale_block, b_scale_block, gather] = facts;
+               gate_activation, gate_limit, d_format, grouping, a_scale_block, b_scale_block, gather] = facts;
   visit("a_type", a_type);
   visit("b_type", b_type);
   visit("a_layout", a_layout);
@@ -23,6 +23,8 @@ void visit_facts(const ProductFacts& facts, Visit&& visit) {
   visit("activation", activation);
   visit("gate", gate);
   visit("interleave", interleave);
+  visit("gate_activation", gate_activation);
+  visit("gate_limit", gate_limit);
   visit("d_format", d_format);
   visit("grouping", grouping);
   visit("a_scale_block", a_scale_block);

@@ -60,6 +60,8 @@ ProductFacts product_facts(const Gemm& problem) {
           .activation = problem.activation,
           .gate = problem.gate,
           .interleave = problem.interleave.value_or(1),
+          .gate_activation = problem.gate_activation,
+          .gate_limit = problem.gate_limit,
           .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
           .grouping = problem.grouping,
           .a_scale_block = problem.a_scale_block,

@@ -83,7 +83,8 @@ inline constexpr Word<KernelSchedule> kKernelScheduleWords[] = {
 inline constexpr Word<Addend> kAddendWords[] = {{Addend::none, "none", "Addend::none"},
                                                 {Addend::matrix, "matrix", "Addend::matrix"}};
 inline constexpr Word<Bias> kBiasWords[] = {{Bias::none, "none", "Bias::none"},
-                                            {Bias::column, "column", "Bias::column"}};
+                                            {Bias::column, "column", "Bias::column"},
+                                            {Bias::group, "group", "Bias::group"}};
 inline constexpr Word<Activation> kActivationWords[] = {{Activation::none, "none", "Activation::none"},
                                                         {Activation::relu, "relu", "Activation::relu"},
                                                         {Activation::gelu, "gelu", "Activation::gelu"},
@@ -123,6 +124,11 @@ inline constexpr Word<ZeroPoints> kZeroPointsWords[] = {{ZeroPoints::none, "none
 inline constexpr Word<Gate> kGateWords[] = {{Gate::none, "none", "Gate::none"},
                                             {Gate::dual, "dual", "Gate::dual"},
                                             {Gate::interleaved, "interleaved", "Gate::interleaved"}};
+inline constexpr Word<GateActivation> kGateActivationWords[] = {
+    {GateActivation::silu, "silu", "GateActivation::silu"},
+    {GateActivation::gelu, "gelu", "GateActivation::gelu"},
+    {GateActivation::gelu_tanh, "gelu_tanh", "GateActivation::gelu_tanh"},
+    {GateActivation::gpt_oss, "gpt_oss", "GateActivation::gpt_oss"}};
 inline constexpr Word<Grouping> kGroupingWords[] = {{Grouping::none, "none", "Grouping::none"},
                                                     {Grouping::contiguous, "contiguous", "Grouping::contiguous"},
                                                     {Grouping::masked, "masked", "Grouping::masked"}};
@@ -198,6 +204,7 @@ constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOpe
 constexpr std::span<const Word<WeightFormat>> words_of(WeightFormat) { return kWeightFormatWords; }
 constexpr std::span<const Word<ZeroPoints>> words_of(ZeroPoints) { return kZeroPointsWords; }
 constexpr std::span<const Word<Gate>> words_of(Gate) { return kGateWords; }
+constexpr std::span<const Word<GateActivation>> words_of(GateActivation) { return kGateActivationWords; }
 constexpr std::span<const Word<Grouping>> words_of(Grouping) { return kGroupingWords; }
 constexpr std::span<const Word<ScaleBlock>> words_of(ScaleBlock) { return kScaleBlockWords; }
 constexpr std::span<const Word<Gather>> words_of(Gather) { return kGatherWords; }

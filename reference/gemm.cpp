@@ -174,22 +174,6 @@ Sum product(const double* a, const double* b, std::int64_t size, const SumRules&
   return all;
 }
 
-double activation_error(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none:
-    case Activation::relu:
-      return 0;
-    case Activation::gelu:
-      return 8 * kU * std::fabs(x);
-    case Activation::gelu_tanh:
-      // The tangent's argument is rounded four times; where that matters its slope is below 1 / argument.
-      return std::fabs(x) * (4.1e-6 + 8 * kU);
-    case Activation::silu:
-      return 16 * kU * std::fabs(x) + 0x1p-126;
-  }
-  return 0;
-}
-
 double largest_of(DType dtype) {
   switch (dtype) {
     case DType::e4m3:
@@ -337,6 +321,22 @@ Comparison conclude(const ElementSums& sums, const PoisonCount& poison, const Te
 }
 
 }  // namespace
+
+double activation_error(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+    case Activation::relu:
+      return 0;
+    case Activation::gelu:
+      return 8 * kU * std::fabs(x);
+    case Activation::gelu_tanh:
+      // The tangent's argument is rounded four times; where that matters its slope is below 1 / argument.
+      return std::fabs(x) * (4.1e-6 + 8 * kU);
+    case Activation::silu:
+      return 16 * kU * std::fabs(x) + 0x1p-126;
+  }
+  return 0;
+}
 
 double activated(Activation activation, double x) {
   switch (activation) {

@@ -29,6 +29,7 @@
 #include "reference/comparison.h"
 #include "reference/random.h"
 #include "reference/tensor.h"
+#include "tessera/spec/operand_type.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::reference {
@@ -62,7 +63,9 @@ struct GemmCheck {
   int k_groups = 1;  ///< of each part of a split k: sums of steps in turn, added up in their order
   std::optional<TensorSums> sums{};
   int gate_interleave = 0;  ///< check_plain_or_gated: columns of a gate that stand together; 0: there is none
-  bool is_exact = false;    ///< all sums are whole numbers that the accumulators hold: only the output rounds
+  GateActivation gate_activation = GateActivation::silu;  ///< of a gate
+  int gate_limit = 0;                                     ///< that the gate and up are held to; 0: none
+  bool is_exact = false;  ///< all sums are whole numbers that the accumulators hold: only the output rounds
   bool judges_rel_error = true;
   int tile_m = 128, tile_n = 128;                          ///< of the kernel: edges to sample
   std::int64_t max_multiply_adds = std::int64_t{1} << 30;  ///< more than that is sampled, in whole rows
@@ -77,6 +80,8 @@ struct ProductSum {
   double systematic = 0, square = 0;
 };
 double activated(Activation activation, double x);
+/// What an activation in fp32 may be wrong by, beside 1.13 of what its argument is.
+double activation_error(Activation activation, double x);
 /// `factors`: of each 128 of k, or empty.
 ProductSum product_sum(const double* a, const double* b, std::int64_t k, DType a_dtype, const GemmCheck& check,
                        std::span<const double> factors = {});

@@ -32,17 +32,52 @@ void read_row(const TensorView& view, std::int64_t batch, std::int64_t row, std:
   for (std::size_t k = 0; k < out.size(); ++k) out[k] = at(view, batch, row, static_cast<std::int64_t>(k));
 }
 
-Value gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& in) {
-  const double x = in.check.alpha * gate.value, y = in.alpha_up * up.value;
-  const double x_error = std::fabs(in.check.alpha) * gate.bound + 4 * kU * std::fabs(x);
-  const double y_error = std::fabs(in.alpha_up) * up.bound + 4 * kU * std::fabs(y);
-  const double s = x / (1 + std::exp(-x));
-  const double s_error = 1.1 * x_error + 16 * kU * std::fabs(s) + 0x1p-126;
+Activation activation_of(GateActivation gate) {
+  return gate == GateActivation::gelu        ? Activation::gelu
+         : gate == GateActivation::gelu_tanh ? Activation::gelu_tanh
+                                             : Activation::silu;
+}
+
+constexpr double kGptOss = 1.702;
+
+/// The activated gate, and what up is multiplied as.
+struct Factors {
+  double gate = 0, up = 0;
+};
+Factors factors_of(const GemmCheck& check, double gate, double up) {
+  const double limit = check.gate_limit;
+  if (limit > 0) {  // NaN stays NaN
+    gate = gate > limit ? limit : gate;
+    up = up > limit ? limit : up < -limit ? -limit : up;
+  }
+  if (check.gate_activation == GateActivation::gpt_oss) return {gate / (1 + std::exp(-kGptOss * gate)), up + 1};
+  return {activated(activation_of(check.gate_activation), gate), up};
+}
+
+Value gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& in, double bias, double bias_up) {
+  const double scaled = in.check.alpha * gate.value, scaled_up = in.alpha_up * up.value;
+  const double x = scaled + bias, up_sum = scaled_up + bias_up;
+  const double adding = in.product.bias ? kU : 0;  // rounds once
+  const double x_error = std::fabs(in.check.alpha) * gate.bound + 4 * kU * std::fabs(scaled) + adding * std::fabs(x);
+  const double up_error =
+      std::fabs(in.alpha_up) * up.bound + 4 * kU * std::fabs(scaled_up) + adding * std::fabs(up_sum);
+  const auto [s, y] = factors_of(in.check, x, up_sum);
+  const bool is_gpt_oss = in.check.gate_activation == GateActivation::gpt_oss;
+  const bool is_silu = in.check.gate_activation == GateActivation::silu || is_gpt_oss;
+  const double slope = is_silu ? 1.1 : 1.13;
+  const double argument = in.check.gate_limit > 0 ? std::min<double>(x, in.check.gate_limit) : x;
+  // Beside what is in proportion to the result.
+  const double of_argument = is_gpt_oss ? kU * std::fabs(argument)
+                             : is_silu  ? 0
+                                        : activation_error(activation_of(in.check.gate_activation), argument);
+  const double s_error = slope * x_error + of_argument + (is_silu ? 16 * kU * std::fabs(s) + 0x1p-126 : 0);
+  const double y_error = up_error + (is_gpt_oss ? kU * std::fabs(y) : 0);
   Value v;
   v.value = s * y;
   v.error = std::fabs(y) * s_error + std::fabs(s) * y_error + s_error * y_error + kU * std::fabs(v.value);
-  const double of_gate = 1.1 * std::fabs(y * in.check.alpha), of_up = std::fabs(s * in.alpha_up);
-  const double roundings = 25 * kU * std::fabs(v.value);
+  const double of_gate = slope * std::fabs(y * in.check.alpha), of_up = std::fabs(s * in.alpha_up);
+  const double roundings = 25 * kU * std::fabs(v.value) + std::fabs(y) * (of_argument + slope * adding * std::fabs(x)) +
+                           std::fabs(s) * adding * std::fabs(up_sum);
   const double together = of_gate * gate.systematic + of_up * up.systematic;
   v.square = of_gate * of_gate * gate.square + of_up * of_up * up.square + roundings * roundings + together * together;
   return v;
@@ -59,14 +94,16 @@ void row_values(const GatedInputs& in, std::int64_t batch, std::int64_t row, std
   };
   for (std::size_t column = 0; column < out.size(); ++column) {
     const ProductSum sum = sum_of(in.product.b, column);
+    const auto n = static_cast<std::int64_t>(column);
+    const auto of_column = [&](const std::optional<TensorView>& bias) {
+      return bias ? bias->at(n * bias->strides[0]) : 0;
+    };
     if (in.up) {
-      out[column] = gated(sum, sum_of(*in.up, column), in);
+      out[column] = gated(sum, sum_of(*in.up, column), in, of_column(in.product.bias), of_column(in.bias_up));
       continue;
     }
-    const auto n = static_cast<std::int64_t>(column);
     const double c = in.product.c && in.check.beta != 0 ? at(*in.product.c, batch, row, n) : 0;
-    const double bias = in.product.bias ? in.product.bias->at(n * in.product.bias->strides[0]) : 0;
-    const Element element = product_element(sum, c, bias, in.check);
+    const Element element = product_element(sum, c, of_column(in.product.bias), in.check);
     out[column] = {element.expected, in.check.is_exact ? 0 : element.bound, element.expected_square};
   }
 }
@@ -229,6 +266,20 @@ Tensor rows_in_turn(const Tensor& b, int interleave, bool is_up) {
   return rows;
 }
 
+Tensor bias_in_turn(const TensorView& bias, int interleave, bool is_up) {
+  Tensor half(DType::f64, {bias.shape[0] / 2});
+  for (std::int64_t i = 0; i < half.shape[0]; ++i) {
+    const std::int64_t from = i / interleave * 2 * interleave + i % interleave + (is_up ? interleave : 0);
+    half.set(i, bias.at(from * bias.strides[0]));
+  }
+  return half;
+}
+
+double gated_value(const GemmCheck& check, double gate, double up) {
+  const Factors factors = factors_of(check, gate, up);
+  return factors.gate * factors.up;
+}
+
 Comparison check_gated(const GatedInputs& in, const TensorView& d) {
   const std::int64_t l = d.shape[0], m = d.shape[1], n = d.shape[2];
   std::int64_t checked = 0;
@@ -274,6 +325,13 @@ Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, c
   const Tensor gate = rows_in_turn(b, check.gate_interleave, false), up = rows_in_turn(b, check.gate_interleave, true);
   GatedInputs in{.product = inputs, .up = up.view(), .check = check, .alpha_up = check.alpha};
   in.product.b = gate.view();
+  Tensor bias, bias_up;
+  if (inputs.bias) {
+    bias = bias_in_turn(*inputs.bias, check.gate_interleave, false);
+    bias_up = bias_in_turn(*inputs.bias, check.gate_interleave, true);
+    in.product.bias = bias.view();
+    in.bias_up = bias_up.view();
+  }
   return check_gated(in, d);
 }
 

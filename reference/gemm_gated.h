@@ -1,8 +1,10 @@
-// Products that something is done to before they are stored, in float64: a gate, silu(gate) * up of two products with
-// the same a; and results that leave as values and scales of a block-scaled format.
+// Products that something is done to before they are stored, in float64: a gate, activation(gate) * up of two products
+// with the same a; and results that leave as values and scales of a block-scaled format.
 //
-// A gate adds to what gemm.h bounds: alpha's roundings, silu's error (16 u |silu|, and at most 1.1 of what its argument
-// is wrong by), one rounding of the product, then the output's.
+// A gate adds to what gemm.h bounds: the roundings of alpha and of a bias, the activation's error (its own, and at most
+// 1.13 of what its argument is wrong by, which a limit does not make worse), with gpt-oss' the rounding of up + 1, one
+// rounding of the product, then the output's. gpt-oss' gate * sigmoid(1.702 gate) is silu(1.702 gate) / 1.702: its
+// slope is silu's, and its argument has two roundings more.
 //
 // Of a quantised result neither scale nor value is one number: a sum that is right within its bound may fall on either
 // side of a rounding boundary. So a scale must be one that a block's largest magnitude gives somewhere within its
@@ -25,11 +27,18 @@ struct GatedInputs {
   std::optional<TensorView> up;  ///< b of up, as b: there is a gate
   GemmCheck check;               ///< alpha: of the gate's product
   double alpha_up = 1;
+  std::optional<TensorView> bias_up{};  ///< as bias, which is the gate's
 };
 
 /// Of b's rows [l, n, k] in float64 those that make columns of the gate, or of up, where `interleave` of each stand in
 /// turn.
 Tensor rows_in_turn(const Tensor& b, int interleave, bool is_up);
+
+/// Likewise of a bias [n].
+Tensor bias_in_turn(const TensorView& bias, int interleave, bool is_up);
+
+/// activation(gate) * up in float64, of numbers that have their factors and biases.
+double gated_value(const GemmCheck& check, double gate, double up);
 
 /// d: [l, m, n] of an element type.
 Comparison check_gated(const GatedInputs& inputs, const TensorView& d);

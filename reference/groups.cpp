@@ -117,6 +117,12 @@ TensorView rows_of(const TensorView& view, std::int64_t matrix, std::int64_t fir
   return part;
 }
 
+TensorView bias_of_group(const TensorView& bias, std::int64_t number) {
+  if (bias.shape.size() == 1) return bias;
+  return {
+      bias.data + number * bias.strides[0] * dtype_bytes(bias.dtype), bias.dtype, {bias.shape[1]}, {bias.strides[1]}};
+}
+
 Comparison check_groups(Grouping grouping, const TensorView& groups, const TensorView& d, const CheckGroup& check) {
   const std::vector<GroupRows> rows = group_rows(grouping, groups, d.shape[1]);
   Comparison all;
@@ -144,7 +150,7 @@ Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const
                         };
                         const auto of_b = [&](const TensorView& b) { return rows_of(b, number, 0, b.shape[1]); };
                         GemmInputs in{of_a(inputs.a), of_b(inputs.b), {}, {}};
-                        in.bias = inputs.bias;
+                        if (inputs.bias) in.bias = bias_of_group(*inputs.bias, number);
                         if (inputs.c) in.c = rows_of(*inputs.c, matrix, rows.first, rows.rows);
                         if (inputs.sfa) {
                           const BlockFactors& of = *inputs.sfa;  // a masked group's squares begin with its matrix

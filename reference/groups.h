@@ -34,6 +34,9 @@ using CheckGroup =
     std::function<Comparison(std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& d)>;
 Comparison check_groups(Grouping grouping, const TensorView& groups, const TensorView& d, const CheckGroup& check);
 
+/// The bias of a group: row `number` of one [groups, n], or all of one [n].
+TensorView bias_of_group(const TensorView& bias, std::int64_t number);
+
 /// check_plain_or_gated of each group: of contiguous ones a, sfa, c and d have one matrix, b and sfb one for each
 /// group. indices, [matrices of d, m], where rows have those of a, and of sfa, that they name: of one matrix, zeros for
 /// other numbers.

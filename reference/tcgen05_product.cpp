@@ -57,6 +57,8 @@ class Product {
     alpha_ = check_.alpha;
     check_.alpha = alpha_ * factor("scale_a") * factor("scale_b");
     check_.activation = c_.facts.activation;
+    check_.gate_activation = c_.facts.gate_activation;
+    check_.gate_limit = c_.facts.gate_limit;
     check_.split_k = c_.split_k;
     if (!check_.sums) check_.sums = tensor_sums(c_);
     check_.tile_m = c_.tile_m;
@@ -131,8 +133,9 @@ class Product {
       in.product.c = group ? rows_of(found->second, c_.facts.grouping == Grouping::contiguous ? 0 : first, group->first,
                                      group->rows)
                            : found->second;
-    if (const auto found = buffers_.find("bias"); found != buffers_.end()) in.product.bias = found->second;
-    Tensor gate, up;
+    if (const auto found = buffers_.find("bias"); found != buffers_.end())
+      in.product.bias = bias_of_group(found->second, first);
+    Tensor gate, up, bias, bias_up;
     in.alpha_up = check_.alpha;
     std::optional<OperandSource> of_b_up;
     if (c_.facts.gate == Gate::dual) {
@@ -143,6 +146,12 @@ class Product {
       gate = rows_in_turn(b, c_.facts.interleave, false);
       up = rows_in_turn(b, c_.facts.interleave, true);
       in.product.b = gate.view();
+      if (in.product.bias) {
+        bias = bias_in_turn(*in.product.bias, c_.facts.interleave, false);
+        bias_up = bias_in_turn(*in.product.bias, c_.facts.interleave, true);
+        in.product.bias = bias.view();
+        in.bias_up = bias_up.view();
+      }
     }
     if (c_.facts.gate != Gate::none) in.up = up.view();
     Comparison result = gemm_tcgen05::is_quantized(c_) ? check_quantized(in, d, first, group)

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <string_view>
+#include <utility>
 
 #include "reference/product_suspects.h"
 
@@ -49,25 +52,66 @@ std::vector<Finish> finishes_of_sum(const Config& config, const GatedInputs& in,
   return list;
 }
 
-/// silu(alpha * gate) * (alpha_up * up), and what may be wrong with it.
+/// What a gate makes of alpha * gate + bias and alpha_up * up + bias, and what may be wrong with it.
 std::vector<Finish> finishes_of_gate(const GatedInputs& in) {
   const double alpha = in.check.alpha, alpha_up = in.alpha_up;
-  const auto silu = [](double x) { return activated(Activation::silu, x); };
+  const GemmCheck right = in.check;
   std::vector<Finish> list;
-  const auto add = [&](std::string cause, std::function<double(double, double)> of) {
-    list.push_back(
-        {std::move(cause), [of = std::move(of)](double gate, double up, const Coordinates&) { return of(gate, up); }});
+  // `of` has both products without their biases, and these.
+  const auto add = [&](std::string cause, std::function<double(double, double, double, double)> of) {
+    list.push_back({std::move(cause), [of = std::move(of), bias = in.product.bias, bias_up = in.bias_up](
+                                          double gate, double up, const Coordinates& place) {
+                      const auto at = [&](const std::optional<TensorView>& view) {
+                        return view ? view->at(place[2] * view->strides[0]) : 0;
+                      };
+                      return of(gate, up, at(bias), at(bias_up));
+                    }});
   };
-  add("", [=](double gate, double up) { return silu(alpha * gate) * (alpha_up * up); });
-  add("gate and up have changed places", [=](double gate, double up) { return silu(alpha_up * up) * (alpha * gate); });
-  add("silu is left out", [=](double gate, double up) { return alpha * gate * alpha_up * up; });
-  add("the factor is applied behind silu, not before",
-      [=](double gate, double up) { return silu(gate) * up * alpha * alpha_up; });
-  add("the gate alone is stored", [=](double gate, double) { return silu(alpha * gate); });
-  add("up alone is stored", [=](double, double up) { return alpha_up * up; });
+  const auto add_as = [&](std::string cause, const GemmCheck& check) {
+    add(std::move(cause), [=](double gate, double up, double b, double b_up) {
+      return gated_value(check, alpha * gate + b, alpha_up * up + b_up);
+    });
+  };
+  const auto activated_gate = [=](double x) {  // up that is multiplied as 1
+    return gated_value(right, x, right.gate_activation == GateActivation::gpt_oss ? 0 : 1);
+  };
+  const std::string_view name = right.gate_activation == GateActivation::silu        ? "silu"
+                                : right.gate_activation == GateActivation::gelu      ? "gelu"
+                                : right.gate_activation == GateActivation::gelu_tanh ? "gelu_tanh"
+                                                                                     : "gpt_oss";
+  add_as("", right);
+  add("gate and up have changed places", [=](double gate, double up, double b, double b_up) {
+    return gated_value(right, alpha_up * up + b_up, alpha * gate + b);
+  });
+  if (right.gate_limit > 0) {
+    GemmCheck check = right;
+    check.gate_limit = 0;
+    add_as("the gate's limit is left out", check);
+  }
+  if (in.product.bias)
+    add("the bias is not added",
+        [=](double gate, double up, double, double) { return gated_value(right, alpha * gate, alpha_up * up); });
+  for (const GateActivation other :
+       {GateActivation::silu, GateActivation::gelu, GateActivation::gelu_tanh, GateActivation::gpt_oss}) {
+    if (other == right.gate_activation) continue;
+    GemmCheck check = right;
+    check.gate_activation = other;
+    if (other == GateActivation::silu) add_as(fmt::format("the gate is silu's, not {}'s", name), check);
+    if (other == GateActivation::gpt_oss) add_as(fmt::format("the gate is gpt_oss', not {}'s", name), check);
+  }
+  add(fmt::format("{} is left out", name),
+      [=](double gate, double up, double b, double b_up) { return (alpha * gate + b) * (alpha_up * up + b_up); });
+  add(fmt::format("the factor is applied behind {}, not before", name),
+      [=](double gate, double up, double b, double b_up) {
+        return gated_value(right, gate + b, up + b_up) * alpha * alpha_up;
+      });
+  add("the gate alone is stored",
+      [=](double gate, double, double b, double) { return activated_gate(alpha * gate + b); });
+  add("up alone is stored", [=](double, double up, double, double b_up) { return alpha_up * up + b_up; });
   if (alpha != alpha_up)
-    add("up is multiplied by the gate's factor",
-        [=](double gate, double up) { return silu(alpha * gate) * (alpha * up); });
+    add("up is multiplied by the gate's factor", [=](double gate, double up, double b, double b_up) {
+      return gated_value(right, alpha * gate + b, alpha * up + b_up);
+    });
   return list;
 }
 

@@ -139,7 +139,11 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
 
 }  // namespace
 
-void MoeRouteOperator::require_facts(const MoeRoute&) {}  // why_invalid() says it all
+// why_invalid() says the rest.
+void MoeRouteOperator::require_facts(const MoeRoute& problem) {
+  if (problem.bias == Bias::group)
+    throw Error(ErrorKind::unsupported, "moe_route: bias = group: must be none or column, a number for each expert");
+}
 
 std::vector<Config> MoeRouteOperator::candidates(const MoeRoute& problem) {
   return {{.dtype = problem.dtype,
@@ -252,7 +256,8 @@ std::span<const Selector> moe_route_fields() {
                                       "groups of experts, of which some are taken first"),
       field<&MoeRoute::topk_groups>("topk-groups", "topk_groups", "groups that a token's experts are from"),
       field<&MoeRoute::scoring>("scoring", "scoring", "from logits to the scores that are weights"),
-      field<&MoeRoute::bias>("bias", "bias", "column: added to scores for the choice of experts alone"),
+      offer(field<&MoeRoute::bias>("bias", "bias", "column: added to scores for the choice of experts alone"),
+            {to_word(Bias::none), to_word(Bias::column)}),
       field<&MoeRoute::renormalize>("renormalize", "renormalize", "whether a token's weights are divided by their sum"),
       field<&MoeRoute::grouping>("grouping", "grouping", "lists of each expert's rows, as gemm's grouping reads them"),
       field<&MoeRoute::alignment>("alignment", "alignment", "rows of a contiguous group are a multiple of it"),

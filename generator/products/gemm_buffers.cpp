@@ -259,13 +259,19 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
   }
   const DType addend = addend_dtype(facts);
   if (facts.c == Addend::matrix) add_buffer(matrix_c(p), dtype_bytes(addend), launch);
-  if (facts.bias == Bias::column)
-    launch.buffers.push_back({.name = "bias",
-                              .role = BufferRole::input,
-                              .dtype = std::string(to_word(addend)),
-                              .shape = {Expression::parse("n")},
-                              .strides = {Expression(1)},
-                              .alignment = dtype_bytes(addend)});
+  if (facts.bias != Bias::none) {
+    BufferSpec bias{.name = "bias",
+                    .role = BufferRole::input,
+                    .dtype = std::string(to_word(addend)),
+                    .shape = {Expression::parse("n")},
+                    .strides = {Expression(1)},
+                    .alignment = dtype_bytes(addend)};
+    if (facts.bias == Bias::group) {
+      bias.shape.insert(bias.shape.begin(), Expression::parse("l"));
+      bias.strides.insert(bias.strides.begin(), Expression::parse("n"));
+    }
+    launch.buffers.push_back(std::move(bias));
+  }
   for (const ScaleBlocks& factors : scale_blocks(p))
     launch.buffers.push_back(
         {.name = factors.name,

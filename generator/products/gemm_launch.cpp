@@ -173,7 +173,7 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
   if (p.facts.d_format == OutputFormat::nvfp4) pointer("scale_d");
   const bool has_c = p.facts.c == Addend::matrix;
   if (has_c) pointer("c");
-  if (p.facts.bias == Bias::column) pointer("bias");
+  if (p.facts.bias != Bias::none) pointer("bias");
   if (p.has_tensor_scales) {
     pointer("scale_a");
     pointer("scale_b");

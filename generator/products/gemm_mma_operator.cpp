@@ -99,6 +99,7 @@ bool GemmMmaOperator::serves(const Gemm& problem) {
 void GemmMmaOperator::require_facts(const Gemm& problem) {
   require_kind(problem);
   require_no_facts_of_wgmma(problem);
+  require_epilogue_facts(problem);
   const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_mma::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
@@ -249,8 +250,9 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
       return "d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of type "
              "f32, bf16 or f16";
     case Rule::gate_and_addend:
-      return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
-                         to_word(config.facts.gate));
+      return fmt::format("gate {} with c{} or an activation: a gate{} is all that happens to its sums",
+                         to_word(config.facts.gate), config.facts.gate == Gate::dual ? ", bias" : "",
+                         config.facts.gate == Gate::dual ? "" : ", with a bias,");
     case Rule::layout_of_groups:
       return "a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a group at any row; take "
              "masked groups, or make k of a contiguous";

@@ -68,6 +68,7 @@ bool is_operand(DType dtype) {
 
 void GemmOperator::require_facts(const Gemm& problem) {
   require_no_weights(problem);
+  require_epilogue_facts(problem);
   if (problem.format || problem.b_format)
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
@@ -330,7 +331,7 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
   };
   if (gemm::is_gathered(config)) read("indices", "s32", "row of a that each row has");
   if (facts.c == Addend::matrix) read("c", addend_type, "added, times beta");
-  if (facts.bias == Bias::column) read("bias", addend_type, "added to every row");
+  if (facts.bias != Bias::none) read("bias", addend_type, bias_note(facts));
   if (is_8_bit) {
     read("scale_a", "f32", "factor of alpha if not null");
     read("scale_b", "f32", "factor of alpha if not null");
@@ -362,7 +363,7 @@ std::string GemmOperator::call(const Config& config) {
       "alpha, "
       "{}{}}})",
       gemm::is_gathered(config) ? "b" : "a", has_c ? "c" : "nullptr",
-      config.facts.bias == Bias::column ? "bias" : "nullptr",
+      config.facts.bias != Bias::none ? "bias" : "nullptr",
       gemm::element_bytes(config) == 1 ? "scale_a, scale_b" : "nullptr, nullptr",
       gemm::has_scale_blocks(config) ? scales(of) + ", " + scales(other) : "{}, {}", has_c ? "ldc, c_stride_l" : "0, 0",
       has_c ? "beta" : "0.0f",

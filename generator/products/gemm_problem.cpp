@@ -83,6 +83,12 @@ Selector with_weights(Selector selector) {
   return selector;
 }
 
+/// 0 is a value too.
+Selector with_zero(Selector selector) {
+  selector.min = 0;
+  return selector;
+}
+
 /// words: of element types; every block-scaled format is offered beside them.
 template <auto DTypeMember, auto FormatMember>
 Selector operand_field(std::string_view flag, std::string_view key, std::string_view help,
@@ -122,7 +128,7 @@ std::span<const Selector> gemm_fields() {
       field<&Gemm::accumulation>("accumulation", "accumulation",
                                  "sums of 8-bit types: 13 fraction bits, or promoted to fp32 every 128 of k (auto)"),
       field<&Gemm::c>("c", "c", "whether beta * c is added"),
-      field<&Gemm::bias>("bias", "bias", "whether a bias for each column is added"),
+      field<&Gemm::bias>("bias", "bias", "whether a bias for each column is added; of groups: a row for each (group)"),
       field<&Gemm::activation>("activation", "activation", "what is applied to the sums"),
       field<&Gemm::grouping>("grouping", "grouping",
                              "l groups of rows, each with a b of its own: one behind the other, or masked"),
@@ -131,7 +137,11 @@ std::span<const Selector> gemm_fields() {
                                   "elements of an 8-bit a that share an fp32 factor: 128 of a row, or of 128 rows"),
       field<&Gemm::b_scale_block>("b-scale-block", "b_scale_block", "the same of b"),
       field<&Gemm::gate>("gate", "gate",
-                         "silu(gate) * up of two products (a by b, a by b2), or of b's columns in turn"),
+                         "activation(gate) * up of two products (a by b, a by b2), or of b's columns in turn"),
+      field<&Gemm::gate_activation>("gate-activation", "gate_activation",
+                                    "of a gate; gpt_oss: gate * sigmoid(1.702 gate) * (up + 1)"),
+      with_zero(field<&Gemm::gate_limit>("gate-limit", "gate_limit",
+                                         "the gate is at most this, up between minus this and this; 0: any")),
       field<&Gemm::interleave>("interleave", "interleave", "columns of the gate that stand together (auto: 1)"),
       field<&Gemm::tile_m>("tile-m", "tile_m", "rows of d that one CTA works on at a time"),
       field<&Gemm::tile_n>("tile-n", "tile_n", "columns of d that one CTA works on at a time"),

@@ -73,6 +73,7 @@ std::string cluster_text(const Config& c) {
 
 void GemmTcgen05Operator::require_facts(const Gemm& problem) {
   require_no_weights(problem);
+  require_epilogue_facts(problem);
   const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_tcgen05::why_invalid_types(c); !verdict.ok())
     throw Error(ErrorKind::unsupported, fmt::format("gemm {}: {}", types_text(c), explain(c, verdict)));
@@ -174,8 +175,9 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
              "masked "
              "groups, or make k of a contiguous";
     case Rule::gate_and_addend:
-      return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
-                         to_word(config.facts.gate));
+      return fmt::format("gate {} with c{} or an activation: a gate{} is all that happens to its sums",
+                         to_word(config.facts.gate), config.facts.gate == Gate::dual ? ", bias" : "",
+                         config.facts.gate == Gate::dual ? "" : ", with a bias,");
     case Rule::interleave_not_dividing:
       return fmt::format("interleave {}: it must divide {}, the columns of d that are stored at a time", found, bound);
     case Rule::few_rows_of_gate:

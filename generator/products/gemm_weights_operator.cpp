@@ -218,6 +218,7 @@ bool GemmWeightsOperator::serves(const Gemm& problem) {
 
 void GemmWeightsOperator::require_facts(const Gemm& problem) {
   require_pins(problem);
+  require_epilogue_facts(problem);
   if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
     refuse("interleave", fmt::format("{}", *problem.interleave), "it is for interleaved gates");
   const Config c = facts_of(problem);
@@ -280,7 +281,7 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
              "interleaved, "
              "interleave 8)";
     case Rule::gate_and_addend:
-      return "a gate with c, bias or activation: none of them allowed beside it";
+      return "a gate with c or activation: none of them allowed beside it (gate_activation is the gate's)";
     case Rule::interleave:
       return fmt::format(
           "interleave {}: {} allowed with 4-bit weights (rows g and g + 8 of the instruction are one "
@@ -446,7 +447,7 @@ std::string GemmWeightsOperator::call(const Config& config) {
       "alpha, {}{}}})",
       gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", !gemm_weights::is_gathered(config) ? "a" : no_map,
       gemm_weights::has_d_map(config) ? "d" : no_map, has_c ? "c" : "nullptr",
-      config.facts.bias == Bias::column ? "bias" : "nullptr",
+      config.facts.bias != Bias::none ? "bias" : "nullptr",
       config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
       has_c ? "beta" : "0.0f",
       gemm_weights::is_gathered(config)

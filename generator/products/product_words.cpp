@@ -17,6 +17,8 @@ std::string gate_and_groups_text(const ProductFacts& facts) {
   if (facts.gather != Gather::none) text += ", gathered rows";
   if (facts.gate == Gate::dual) text += ", dual";
   if (facts.gate == Gate::interleaved) text += fmt::format(", gate and up by {}", facts.interleave);
+  if (facts.gate_activation != GateActivation::silu) text += fmt::format(", {}", to_word(facts.gate_activation));
+  if (facts.gate_limit != 0) text += fmt::format(", limit {}", facts.gate_limit);
   return text;
 }
 
@@ -26,13 +28,15 @@ std::string gate_and_groups_name(const ProductFacts& facts) {
   if (facts.gather != Gather::none) name += "_gather";
   if (facts.gate == Gate::dual) name += "_dual";
   if (facts.gate == Gate::interleaved) name += fmt::format("_gated{}", facts.interleave);
+  if (facts.gate_activation != GateActivation::silu) name += fmt::format("_{}", to_word(facts.gate_activation));
+  if (facts.gate_limit != 0) name += fmt::format("_limit{}", facts.gate_limit);
   return name;
 }
 
 std::string addends_name(const ProductFacts& facts) {
   std::string name;
   if (facts.c == Addend::matrix) name += "_c";
-  if (facts.bias == Bias::column) name += "_bias";
+  if (facts.bias != Bias::none) name += facts.bias == Bias::group ? "_biases" : "_bias";
   if (facts.activation != Activation::none) name += fmt::format("_{}", to_word(facts.activation));
   return name;
 }
@@ -47,9 +51,25 @@ std::string product_arguments(const GemmLaunch& launch) {
       launch.has_d_map && !is_quantized(launch) ? "d" : "a",
       facts.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
       is_quantized(launch) ? "sfd" : "nullptr", facts.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
-      has_c ? "c" : "nullptr", facts.bias == Bias::column ? "bias" : "nullptr",
+      has_c ? "c" : "nullptr", facts.bias != Bias::none ? "bias" : "nullptr",
       has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
       has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
+}
+
+const char* bias_note(const ProductFacts& facts) {
+  return facts.bias == Bias::group ? "added to every row of its group" : "added to every row";
+}
+
+void require_epilogue_facts(const Gemm& problem) {
+  const auto refuse = [](std::string_view key, std::string_view value, std::string_view reason) {
+    throw Error(ErrorKind::unsupported, fmt::format("gemm: {} = {}: {}", key, value, reason));
+  };
+  if (problem.bias == Bias::group && problem.grouping == Grouping::none)
+    refuse("bias", "group", "it is for groups of rows (grouping); take column");
+  if (problem.gate != Gate::none) return;
+  if (problem.gate_activation != Gemm{}.gate_activation)
+    refuse("gate_activation", to_word(problem.gate_activation), "there is no gate (gate)");
+  if (problem.gate_limit != 0) refuse("gate_limit", fmt::format("{}", problem.gate_limit), "there is no gate (gate)");
 }
 
 void require_no_weights(const Gemm& problem) {
@@ -95,8 +115,7 @@ void add_groups_operand(const ProductFacts& facts, std::vector<OperandPlan>& ope
 void add_addend_operands(const GemmLaunch& launch, std::vector<OperandPlan>& operands) {
   const ProductFacts& facts = launch.facts;
   if (facts.c == Addend::matrix) operands.push_back(plain_operand("c", to_word(facts.d_dtype), "added, times beta"));
-  if (facts.bias == Bias::column)
-    operands.push_back(plain_operand("bias", to_word(facts.d_dtype), "added to every row"));
+  if (facts.bias != Bias::none) operands.push_back(plain_operand("bias", to_word(facts.d_dtype), bias_note(facts)));
   if (!launch.has_tensor_scales) return;
   for (const char* const name : {"scale_a", "scale_b", "scale_b2"})
     if (facts.gate == Gate::dual || std::string_view(name) != "scale_b2")

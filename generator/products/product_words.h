@@ -12,6 +12,10 @@ namespace tessera {
 
 /// ", contiguous groups, gate and up by 8": what stands beside the types in a message.
 std::string gate_and_groups_text(const ProductFacts& facts);
+/// Throws for a bias of groups without any, and for what is said of a gate where there is none.
+void require_epilogue_facts(const Gemm& problem);
+/// What a plan says of the operand.
+const char* bias_note(const ProductFacts& facts);
 /// "_contiguous_gated8", in a kernel's name.
 std::string gate_and_groups_name(const ProductFacts& facts);
 /// "_c_bias_relu", likewise.

@@ -184,6 +184,7 @@ struct Consumer {
       }
       const TileIndex tile = schedule.at(item);
       epilogue.row_end = tile.row_end;
+      if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
       if constexpr (C.split_k == 1) {
         epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
       } else {

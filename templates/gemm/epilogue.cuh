@@ -71,6 +71,7 @@ struct Epilogue {
   const unsigned staging;
   int slot = 0;
   int row_end = 0;  // of D, for the tile
+  int group = 0;    // whose bias it has
 
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int warpgroup_index)
       : p(params),
@@ -92,7 +93,7 @@ struct Epilogue {
     for (int v = 0; v < kPanelRegisters; v += 2) {
       float pair[2] = {panel[v], panel[v + 1]};
       finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8, row_end,
-                                                      column + v / 4 * 8 + column_of_thread(), batch);
+                                                      column + v / 4 * 8 + column_of_thread(), batch, group);
       panel[v] = pair[0];
       panel[v + 1] = pair[1];
     }

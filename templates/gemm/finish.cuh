@@ -27,11 +27,18 @@ __device__ __forceinline__ float scaled_alpha(const AnyParams& p, const float* s
   return alpha;
 }
 
+// The bias of a column of D, of `columns`: of all rows, or of those of a group.
+template <ProductFacts kFacts, DType kAddendType, class AnyParams>
+__device__ __forceinline__ float bias_of(const AnyParams& p, int group, int columns, int column) {
+  const long long row = kFacts.bias == Bias::group ? static_cast<long long>(group) * columns : 0;
+  return load_element<kAddendType>(p.bias, row + column);
+}
+
 // Two neighbours of a row; `row` and `column` are places in D, or in its transpose, whose rows end at `row_end`. Also
-// called for places outside D: nothing is read for them, and nothing comes of them.
+// called for places outside D: nothing is read for them, and nothing comes of them. `group`: whose bias it is.
 template <ProductFacts kFacts, DType kAddendType, bool kIsTransposed, class AnyParams>
 __device__ __forceinline__ void finish_pair(float (&pair)[2], const AnyParams& p, float alpha, int row, int row_end,
-                                            int column, int batch) {
+                                            int column, int batch, int group) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     pair[i] *= alpha;
@@ -40,9 +47,9 @@ __device__ __forceinline__ void finish_pair(float (&pair)[2], const AnyParams& p
       const long long place = kIsTransposed ? (column + i) * p.ldc + row : row * p.ldc + column + i;
       if (is_inside && p.beta != 0.0f) pair[i] += p.beta * load_element<kAddendType>(p.c, batch * p.c_stride_l + place);
     }
-    if constexpr (kFacts.bias == Bias::column) {
-      const int of_d = kIsTransposed ? row : column + i;
-      if (of_d < (kIsTransposed ? p.m : p.n)) pair[i] += load_element<kAddendType>(p.bias, of_d);
+    if constexpr (kFacts.bias != Bias::none) {
+      const int of_d = kIsTransposed ? row : column + i, columns = kIsTransposed ? p.m : p.n;
+      if (of_d < columns) pair[i] += bias_of<kFacts, kAddendType>(p, group, columns, of_d);
     }
     pair[i] = activate<kFacts.activation>(pair[i]);
   }

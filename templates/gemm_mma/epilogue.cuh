@@ -139,22 +139,30 @@ struct Epilogue {
     return static_cast<float>(column < 8 ? low : high);
   }
 
-  __device__ __forceinline__ float gated(float gate, float up) const {
-    return gemm::activate<Activation::silu>(gate * alpha) * (up * alpha_up);
+  // `of_gate`, `of_up`: rows of B, whose bias they have where there is one.
+  __device__ __forceinline__ float gated(float gate, float up, int of_gate, int of_up, int group) const {
+    float x = gate * alpha, y = up * alpha_up;
+    if constexpr (C.facts.bias != Bias::none) {
+      if (of_gate < p.n) x += gemm::bias_of<C.facts, C.facts.d_dtype>(p, group, p.n, of_gate);
+      if (of_up < p.n) y += gemm::bias_of<C.facts, C.facts.d_dtype>(p, group, p.n, of_up);
+    }
+    return gemm::gated<C.facts>(x, y);
   }
 
   template <int kElement>
-  __device__ __forceinline__ float gated_of_quad(const Sum<C> (&sums)[unit_groups(C)][4], int group, int half) const {
+  __device__ __forceinline__ float gated_of_quad(const Sum<C> (&sums)[unit_groups(C)][4], int group, int half, int of_b,
+                                                 int matrix) const {
     constexpr int kInterleave = C.facts.interleave;
     const int of_d = lane % 4 * 2 + kElement, gate = of_d / kInterleave * 2 * kInterleave + of_d % kInterleave;
     // Where gate and up alternate, a thread's pair is one of each.
     constexpr int kOfGate = kInterleave == 1 ? 0 : kElement, kOfUp = kInterleave == 1 ? 1 : kElement;
-    return gated(exchanged<kOfGate>(sums, group, half, gate), exchanged<kOfUp>(sums, group, half, gate + kInterleave));
+    return gated(exchanged<kOfGate>(sums, group, half, gate), exchanged<kOfUp>(sums, group, half, gate + kInterleave),
+                 of_b + gate, of_b + gate + kInterleave, matrix);
   }
 
-  // A unit's columns of D from its sums of gate and up.
-  __device__ __forceinline__ void apply_gate(float (&values)[kGroups][4],
-                                             const Sum<C> (&sums)[unit_groups(C)][4]) const {
+  // A unit's columns of D from its sums of gate and up: of rows `of_b` of B and on, where both stand in turn.
+  __device__ __forceinline__ void apply_gate(float (&values)[kGroups][4], const Sum<C> (&sums)[unit_groups(C)][4],
+                                             int of_b, int matrix) const {
     constexpr bool kIsDual = C.facts.gate == Gate::dual;
     constexpr int kApart = kIsDual ? kGroups : C.facts.interleave / 8;  // groups from a gate's to up's
 #pragma unroll
@@ -162,14 +170,17 @@ struct Epilogue {
       if constexpr (kApart == 0) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          values[g][2 * half] = gated_of_quad<0>(sums, 2 * g, half);
-          values[g][2 * half + 1] = gated_of_quad<1>(sums, 2 * g, half);
+          values[g][2 * half] = gated_of_quad<0>(sums, 2 * g, half, of_b + 16 * g, matrix);
+          values[g][2 * half + 1] = gated_of_quad<1>(sums, 2 * g, half, of_b + 16 * g, matrix);
         }
       } else {
         const int gate = g / kApart * 2 * kApart + g % kApart;
 #pragma unroll
-        for (int v = 0; v < 4; ++v)
-          values[g][v] = gated(static_cast<float>(sums[gate][v]), static_cast<float>(sums[gate + kApart][v]));
+        for (int v = 0; v < 4; ++v) {
+          const int of_gate = of_b + 8 * gate + lane % 4 * 2 + v % 2;
+          values[g][v] = gated(static_cast<float>(sums[gate][v]), static_cast<float>(sums[gate + kApart][v]), of_gate,
+                               of_gate + 8 * kApart, matrix);
+        }
       }
     }
   }
@@ -181,7 +192,7 @@ struct Epilogue {
     for (int i = 0; i < 2; ++i) pair[i] = static_cast<float>(values[2 * half + i]);
     if constexpr (!kIsGated)
       gemm::finish_pair<C.facts, C.facts.d_dtype, is_swapped(C)>(pair, p, alpha, row, tile.row_end,
-                                                                 column + lane % 4 * 2, tile.a_matrix);
+                                                                 column + lane % 4 * 2, tile.a_matrix, tile.b_matrix);
   }
   // As bits, of fp32 or of integers.
   __device__ __forceinline__ void finish_words(unsigned (&words)[2], const Value (&values)[4],
@@ -269,7 +280,7 @@ struct Epilogue {
                                              int column) const {
     if constexpr (kIsGated) {
       float values[kGroups][4];
-      apply_gate(values, sums);
+      apply_gate(values, sums, 2 * column, tile.b_matrix);
       store_values(values, tile, first_row, column);
     } else {
       store_values(sums, tile, first_row, column);

@@ -39,6 +39,7 @@ struct Epilogue {
   const unsigned staging;
   int slot = 0;
   int row_end = 0;  // of D, for the tile
+  int group = 0;    // whose bias it has
 
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int store_warp)
       : p(params),
@@ -50,6 +51,10 @@ struct Epilogue {
         is_by_tma(((columns_of_d(C, params.n) | params.ldd | params.d_stride_l) * kElementBytes) % 16 == 0),
         staging(smem + smem_layout(C).d.offset + store_warp * kStagingSlots * staging_slot_bytes(C)) {}
 
+  __device__ __forceinline__ float bias_of(int column) const {
+    return gemm::bias_of<C.facts, C.facts.d_dtype>(p, group, p.n, column);
+  }
+
   // All that happens between the sum and its rounding, at a place in D that may lie outside: nothing is read for it
   // then, and nothing comes of it.
   __device__ __forceinline__ float finish(float sum, int row, int column, int batch) const {
@@ -58,8 +63,8 @@ struct Epilogue {
       if (row < row_end && column < p.n && p.beta != 0.0f)
         x += p.beta * gemm::load_element<C.facts.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
     }
-    if constexpr (C.facts.bias == Bias::column) {
-      if (column < p.n) x += gemm::load_element<C.facts.d_dtype>(p.bias, column);
+    if constexpr (C.facts.bias != Bias::none) {
+      if (column < p.n) x += bias_of(column);
     }
     return gemm::activate<C.facts.activation>(x);
   }
@@ -119,10 +124,19 @@ struct Epilogue {
     for (int i = 0; i < kPanel; ++i)
       v[i] = is_swapped(C) ? finish(v[i], row + i, column, batch) : finish(v[i], row, column + i, batch);
   }
-  // The product of the activated gate and up, into `v`, which holds the gate's sums.
-  __device__ __forceinline__ void apply_gate(float (&v)[kPanel], const float (&up)[kPanel]) const {
+  // The product of the activated gate and up, into `v`, which holds the gate's sums: columns of D from `first` on.
+  __device__ __forceinline__ void apply_gate(float (&v)[kPanel], const float (&up)[kPanel], int first) const {
 #pragma unroll
-    for (int i = 0; i < kPanel; ++i) v[i] = gemm::activate<Activation::silu>(v[i] * alpha) * (up[i] * alpha_up);
+    for (int i = 0; i < kPanel; ++i) {
+      float x = v[i] * alpha, y = up[i] * alpha_up;
+      if constexpr (C.facts.bias != Bias::none) {  // rows of B of both stand in turn
+        const int of_gate = 2 * first + i / C.facts.interleave * 2 * C.facts.interleave + i % C.facts.interleave;
+        const int of_up = of_gate + C.facts.interleave;
+        if (of_gate < p.n) x += bias_of(of_gate);
+        if (of_up < p.n) y += bias_of(of_up);
+      }
+      v[i] = gemm::gated<C.facts>(x, y);
+    }
   }
 
   // A finished panel to its place.

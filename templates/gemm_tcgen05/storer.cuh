@@ -125,6 +125,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
   for (; schedule.has_tile(); schedule.advance()) {
     const Tile tile = schedule.tile();
     epilogue.row_end = tile.row_end;
+    if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_matrix;
     ptx::mbarrier_wait_parity(barriers.sums_full[sums.slot], sums.parity);
     ptx::tcgen05_fence_after_thread_sync();
     const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * sum_columns(C);
@@ -156,7 +157,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
         epilogue.finish_panel(v, lanes, first, tile.a_matrix);
       } else {
         to_fp32<C>(up);
-        epilogue.apply_gate(v, up);
+        epilogue.apply_gate(v, up, first);
       }
       if constexpr (is_quantized(C)) {
         quantizer.store(v, tile, warp * 32 + epilogue.lane, first);

@@ -148,7 +148,8 @@ struct Consumer {
         for (int v = 0; v < C.tile_m / 2; v += 2) {
           const int of_n = first + i * kWeightRows + v / 2 % 2 * 8, of_m = tile.row + v / 4 * 8 + lane % 4 * 2;
           float pair[2] = {accumulators[i][v], accumulators[i][v + 1]};
-          gemm::finish_pair<C.facts, DType::f32, true>(pair, params, params.alpha, of_n, p.n, of_m, tile.batch);
+          gemm::finish_pair<C.facts, DType::f32, true>(pair, params, params.alpha, of_n, p.n, of_m, tile.batch,
+                                                       tile.b_batch);
           const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
           if (of_n < p.n && of_m < tile.row_end) store_element<C>(p, at, pair[0]);
           if (of_n < p.n && of_m + 1 < tile.row_end) store_element<C>(p, at + p.ldd, pair[1]);
@@ -177,6 +178,7 @@ struct Consumer {
         }
         parts.add_up(accumulators[0]);
       }
+      if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
       const int column = tile.column + first_block * kWeightRows;
       if constexpr (has_d_map(C)) {
         epilogue.store(gemm::WholeSums<kEpilogue>{accumulators}, column, tile.row, tile.batch);

@@ -266,7 +266,7 @@ struct DirectConsumer {
           const int of_n = column + lane / 4 + v * 4, of_m = tile.row + i * 8 + lane % 4 * 2;
           float pair[2] = {sums[i][v], sums[i][v + 1]};
           gemm::finish_pair<C.facts, gemm::c_dtype(epilogue_config(C)), true>(pair, params, alpha, of_n, p.n, of_m,
-                                                                              tile.batch);
+                                                                              tile.batch, tile.b_batch);
           const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
           if (of_n < p.n && of_m < tile.row_end) store_element<C>(p, at, pair[0]);
           if (of_n < p.n && of_m + 1 < tile.row_end) store_element<C>(p, at + p.ldd, pair[1]);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gemm/activation.cuh"
+#include "gemm/finish.cuh"
 #include "gemm_weights/params.cuh"
 #include "ptx/narrow.cuh"
 #include "spec/gemm_weights.h"
@@ -29,10 +30,16 @@ __device__ __forceinline__ void store_gated(const Params& p, const float* sums, 
   const int lane = static_cast<int>(threadIdx.x) % 32, of_m = tile.row + octet + lane % 4 * 2;
   const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + row / 2 + lane / 4;
   if (row >= p.n) return;
+  float bias_gate = 0.0f, bias_up = 0.0f;
+  if constexpr (C.facts.bias != Bias::none) {
+    bias_gate = gemm::bias_of<C.facts, C.facts.d_dtype>(p, tile.b_batch, p.n, row + lane / 4);
+    bias_up = gemm::bias_of<C.facts, C.facts.d_dtype>(p, tile.b_batch, p.n, row + kGateRows + lane / 4);
+  }
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     if (of_m + i < tile.row_end)
-      store_element<C>(p, at + i * p.ldd, gemm::activate<Activation::silu>(sums[i] * alpha) * (sums[i + 2] * alpha));
+      store_element<C>(p, at + i * p.ldd,
+                       gemm::gated<C.facts>(sums[i] * alpha + bias_gate, sums[i + 2] * alpha + bias_up));
 }
 
 }  // namespace tessera::gemm_weights

@@ -277,7 +277,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const bool has_addend =
       c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
   if (stores_sums(c) && (has_addend || c.facts.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
-  if (c.facts.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
+  if (c.facts.gate != Gate::none && has_addend && !(has_bias_alone(c.facts) && c.facts.gate == Gate::interleaved))
+    return {Rule::gate_and_addend, 1, 0};
   if (!is_16_bit && (c.facts.a_layout == Layout::mn_major || c.facts.b_layout == Layout::mn_major))
     return {Rule::layout_needs_16_bit, operand_bits(a), 16};
   // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.

@@ -6,7 +6,7 @@
 //
 // or with a gate, factor = alpha * scale_a * scale_b (of up, with dual: alpha * scale_a * scale_b2), fp32 throughout:
 //
-//   d = silu(factor * gate) * (factor * up)
+//   d = f(factor * gate + bias) * (factor * up + bias), f and limits: facts.gate_activation, facts.gate_limit
 //   dual         gate = A B^T, up = A B2^T
 //   interleaved  columns of A B^T in turn: `interleave` of the gate, as many of up; D has n / 2 columns
 //
@@ -364,7 +364,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const bool has_addend =
       c.facts.c != Addend::none || c.facts.bias != Bias::none || c.facts.activation != Activation::none;
   if (stores_sums(c) && (has_addend || c.facts.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
-  if (c.facts.gate != Gate::none && has_addend) return {Rule::gate_and_addend, 1, 0};
+  if (c.facts.gate != Gate::none && has_addend && !(has_bias_alone(c.facts) && c.facts.gate == Gate::interleaved))
+    return {Rule::gate_and_addend, 1, 0};
   return {};
 }
 

@@ -7,7 +7,7 @@
 // rounded to that once. D, C and bias are bf16, f16 or f32. Sums are fp32.
 //
 // With a gate the rows of weights are eight of the gate and as many of up in turn, and D, of n / 2 columns, is
-// silu(gate) * up: a thread has the sums of both.
+// activation(gate) * up of both with their bias (gemm/activation.cuh): a thread has the sums of both.
 //
 // D is made transposed: the weights are the rows of wgmma, 64 for each block of a consumer warpgroup, and come from
 // registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
@@ -264,8 +264,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
     return {Rule::facts_of_others, 1, 0};
   if (is_gathered(c) && !is_grouped(c)) return {Rule::gather_without_groups, 1, 0};
   if (f.gate == Gate::dual) return {Rule::dual_gate, 1, 0};
-  if (is_gated(c) && (f.c != Addend::none || f.bias != Bias::none || f.activation != Activation::none))
-    return {Rule::gate_and_addend, 1, 0};
+  if (is_gated(c) && (f.c != Addend::none || f.activation != Activation::none)) return {Rule::gate_and_addend, 1, 0};
   if (is_gated(c) && f.interleave != kGateRows) return {Rule::interleave, f.interleave, kGateRows};
   if (f.a_type == OperandType::f16 && f.b_type == OperandType::mxfp4) return {Rule::exponents_of_f16, 16, 16};
   if (is_e2m1(f.b_type) && (c.b_group != kWeightDepth || c.zero_points != ZeroPoints::none))

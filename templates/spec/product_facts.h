@@ -20,6 +20,8 @@ struct ProductFacts {
   Activation activation = Activation::none;
   Gate gate = Gate::none;
   int interleave = 1;  // columns of the gate that stand together
+  GateActivation gate_activation = GateActivation::silu;
+  int gate_limit = 0;  // the gate is at most this, up within +- this; 0: any
   OutputFormat d_format = OutputFormat::plain;
   Grouping grouping = Grouping::none;
   ScaleBlock a_scale_block = ScaleBlock::none;  // of 8-bit elements: who shares an fp32 factor
@@ -28,6 +30,11 @@ struct ProductFacts {
 
   TESSERA_HD friend constexpr bool operator==(const ProductFacts&, const ProductFacts&) = default;
 };
+
+// Of what may be added, and applied, to a sum.
+TESSERA_HD constexpr bool has_bias_alone(const ProductFacts& f) {
+  return f.bias != Bias::none && f.c == Addend::none && f.activation == Activation::none;
+}
 
 // Of the product, whichever operand gives a matrix instruction its rows.
 struct ProductTiles {

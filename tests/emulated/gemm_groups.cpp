@@ -59,7 +59,7 @@ const Case kCases[] = {
      false,
      {77, 0, 129, 50}},
     {"contiguous: rows of d that tma cannot store, a cluster that shares a, d with addends",
-     tile("contiguous", "128", "64", "3", {{"cluster_n", "2"}, {"bias", "column"}, {"c", "matrix"}}),
+     tile("contiguous", "128", "64", "3", {{"cluster_n", "2"}, {"bias", "group"}, {"c", "matrix"}}),
      {{"m", 210}, {"n", 77}, {"k", 136}, {"l", 4}, {"ldd", 81}, {"ldc", 79}, {"num_sms", 4}},
      Fill::integer,
      false,

@@ -100,6 +100,8 @@ class GemmRun {
     check.accumulation = facts.accumulation;
     check.activation = facts.activation;
     if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
+    check.gate_activation = facts.gate_activation;
+    check.gate_limit = facts.gate_limit;
     check.split_k = tiles.split_k;
     check.is_exact = test_.fill != Fill::standard;
     check.tile_m = tiles.tile_m;

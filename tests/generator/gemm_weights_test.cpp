@@ -106,6 +106,16 @@ TEST_CASE("weights: groups, and rows by a list") {
   const Plan masked = plan_of({{"grouping", "masked"}, {"m", "8"}, {"l", "32"}, {"mma_kind", "mma.f16"}});
   CHECK(masked.kernel.ends_with("_masked"));
   CHECK(parameters(masked) == "a b d_pointer groups m n k l ldd d_stride_l alpha ");
+  const Plan biased = plan_of({{"grouping", "masked"},
+                               {"gate", "interleaved"},
+                               {"interleave", "8"},
+                               {"gate_activation", "gpt_oss"},
+                               {"gate_limit", "7"},
+                               {"bias", "group"},
+                               {"m", "8"},
+                               {"l", "32"}});
+  CHECK(biased.kernel.ends_with("_masked_gated8_gpt_oss_limit7_biases"));
+  CHECK(parameters(biased) == "a b d_pointer groups bias m n k l ldd d_stride_l alpha ");
   const Plan listed = plan_of({{"grouping", "contiguous"}, {"gather", "rows"}, {"m", "512"}, {"l", "8"}});
   CHECK(listed.kernel.ends_with("_contiguous_gather"));
   CHECK(parameters(listed) == "d b d_pointer groups m n k l ldd d_stride_l alpha a indices lda a_rows ");
@@ -140,8 +150,11 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
        "interleave 1: 8 allowed with 4-bit weights (rows g and g + 8 of the instruction are one thread's): pack the "
        "rows "
        "in that order");
-  ends({{"gate", "interleaved"}, {"interleave", "8"}, {"bias", "column"}},
-       "a gate with c, bias or activation: none of them allowed beside it");
+  ends({{"gate", "interleaved"}, {"interleave", "8"}, {"c", "matrix"}},
+       "a gate with c or activation: none of them allowed beside it (gate_activation is the gate's)");
+  ends({{"gate_activation", "gpt_oss"}}, "gemm: gate_activation = gpt_oss: there is no gate (gate)");
+  ends({{"gate_limit", "7"}}, "gemm: gate_limit = 7: there is no gate (gate)");
+  ends({{"bias", "group"}}, "gemm: bias = group: it is for groups of rows (grouping); take column");
   ends({{"interleave", "8"}}, "gemm: interleave = 8: it is for interleaved gates");
   ends({{"gather", "rows"}},
        "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)");

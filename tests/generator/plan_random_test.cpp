@@ -27,6 +27,8 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   // What only tcgen05 has, and sm_90a refuses.
   if ((selector.key == "accumulators" || selector.key == "interleave") && random() % 16 != 0) return "auto";
   if (selector.key == "gate" && random() % 8 != 0) return "none";
+  if (selector.key == "gate_activation" && random() % 8 != 0) return "silu";
+  if (selector.key == "gate_limit") return random() % 8 != 0 ? "0" : "7";
   if (selector.kind == SelectorKind::pin && random() % 2 == 0) return "auto";
   // Half of the types that are drawn are ones that products take.
   constexpr const char* kTypes[] = {"bf16", "f16", "e4m3", "e5m2"};

@@ -348,7 +348,7 @@ inline std::vector<Problem> every_fact() {
     add_product({.c = Addend::matrix, .bias = Bias::column, .activation = Activation::gelu, .grouping = grouping});
     add_product({.dtype = DType::f16, .d_dtype = DType::f32, .grouping = grouping});
     add_product({.dtype = DType::e4m3, .d_dtype = DType::e5m2, .grouping = grouping});
-    add_product({.dtype = DType::f16, .bias = Bias::column, .grouping = grouping, .gather = Gather::rows});
+    add_product({.dtype = DType::f16, .bias = Bias::group, .grouping = grouping, .gather = Gather::rows});
     add_product({.dtype = DType::e4m3,
                  .grouping = grouping,
                  .gather = grouping == Grouping::masked ? Gather::rows : Gather::none,

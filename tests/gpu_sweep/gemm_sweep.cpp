@@ -206,7 +206,7 @@ class Sweep {
             if (b_block != ScaleBlock::none) p.a_scale_block = has_squares ? ScaleBlock::square : ScaleBlock::of_row;
             if (grouping == Grouping::masked && dtype_bytes(dtype) == 2 && i == 2) p.a_layout = Layout::mn_major;
             p.c = turn % 3 == 1 ? Addend::matrix : Addend::none;
-            p.bias = turn % 5 == 2 ? Bias::column : Bias::none;
+            p.bias = turn % 5 == 2 ? Bias::column : turn % 5 == 4 ? Bias::group : Bias::none;
             p.activation = turn % 4 == 3 ? Activation::silu : Activation::none;
             if (const auto& tile = kTiles[turn % std::size(kTiles)]; tile[0] != 0) {
               p.tile_m = tile[0];
@@ -270,6 +270,8 @@ class Sweep {
     constexpr int kTiles[][4] = {// tile_m, tile_n, split_k, mma.f16
                                  {0, 0, 0, 0},    {16, 64, 1, 0},   {32, 128, 2, 0}, {8, 128, 1, 1},  {64, 256, 1, 0},
                                  {16, 256, 2, 1}, {128, 256, 1, 0}, {16, 64, 1, 1},  {192, 128, 1, 0}};
+    constexpr GateActivation kGateActivations[] = {GateActivation::silu, GateActivation::gpt_oss, GateActivation::gelu,
+                                                   GateActivation::gelu_tanh};
     constexpr std::optional<BlockFormat> kFormats[] = {BlockFormat::mxfp4, BlockFormat::nvfp4, {}};
     constexpr DType kResults[] = {DType::bf16, DType::f32, DType::f16};
     std::size_t turn = 0;
@@ -284,13 +286,14 @@ class Sweep {
               p.zero_points = turn % 4 < 2 ? ZeroPoints::given : ZeroPoints::none;
             }
             p.c = turn % 4 == 1 ? Addend::matrix : Addend::none;
-            p.bias = turn % 5 == 2 ? Bias::column : Bias::none;
+            p.bias = turn % 5 == 2 ? Bias::column : turn % 5 == 4 ? Bias::group : Bias::none;
             p.activation = turn++ % 7 == 3 ? Activation::silu : Activation::none;
             if (turn % 3 == 0) {
               p.gate = Gate::interleaved;
               p.interleave = 8;
+              p.gate_activation = kGateActivations[turn / 3 % 4];
+              p.gate_limit = turn / 3 % 3 == 0 ? 0 : 7;
               p.c = Addend::none;
-              p.bias = Bias::none;
               p.activation = Activation::none;
             }
             if (tile[0] != 0) {
@@ -443,7 +446,8 @@ class Sweep {
     Buffer a(device_, p.dtype, of_a.elements());
     Buffer b(device_, is_packed ? DType::u8 : b_dtype, is_packed ? packed.elements() : of_b.elements());
     Buffer c(device_, c_dtype, of_c.elements()), d(device_, p.d_dtype, of_d.elements());
-    Buffer bias(device_, c_dtype, n), scale_a(device_, DType::f32, 1), scale_b(device_, DType::f32, 1);
+    Buffer bias(device_, c_dtype, n * (p.bias == Bias::group ? l : 1)), scale_a(device_, DType::f32, 1),
+        scale_b(device_, DType::f32, 1);
     for (Buffer* const buffer : {&a, &b, &c, &bias}) {
       reference::fill(buffer->host, reference::Fill::standard, random_(), 0);
       if (is_packed && buffer == &b) b.host.bytes = packed.bytes;
@@ -530,6 +534,8 @@ class Sweep {
     }
     check.activation = p.activation;
     if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
+    check.gate_activation = facts.gate_activation;
+    check.gate_limit = facts.gate_limit;
     check.split_k = tiles.split_k;
     check.tile_m = tiles.tile_m;
     check.tile_n = tiles.tile_n;
@@ -540,6 +546,7 @@ class Sweep {
     reference::GemmInputs in{of_a.view(a, a_is_mn), is_packed ? decoded.view() : of_b.view(b, b_is_mn), {}, {}};
     if (p.c == Addend::matrix) in.c = of_c.view(c, false);
     if (p.bias == Bias::column) in.bias = bias.host.view();
+    if (p.bias == Bias::group) in.bias = TensorView{bias.host.bytes.data(), c_dtype, {l, n}, {n, 1}};
     in.sfa = sfa.view();
     in.sfb = sfb.view();
     const TensorView of_groups{groups.host.bytes.data(), DType::s32, {l + (is_one ? 1 : 0)}, {1}};

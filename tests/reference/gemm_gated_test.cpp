@@ -1,9 +1,10 @@
-// The verdict over products that leave in a block-scaled format.
+// The verdict over products with a gate, and over those that leave in a block-scaled format.
 #include "reference/gemm_gated.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -55,6 +56,53 @@ struct Product {
 };
 
 }  // namespace
+
+TEST_CASE("gates: activations and limits, by their formulas") {
+  GemmCheck check;
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  CHECK(gated_value(check, 1.5, -2) == doctest::Approx(1.5 * sigmoid(1.5) * -2));
+  check.gate_activation = GateActivation::gelu;
+  CHECK(gated_value(check, 1.5, -2) == doctest::Approx(0.75 * (1 + std::erf(1.5 / std::sqrt(2.0))) * -2));
+  // gpt-oss: both are clamped, then up is one more; V4: the limit of 10 with silu.
+  check.gate_activation = GateActivation::gpt_oss;
+  check.gate_limit = 7;
+  CHECK(gated_value(check, 1.5, -2) == doctest::Approx(-1.5 * sigmoid(1.702 * 1.5)));
+  CHECK(gated_value(check, 9, 20) == doctest::Approx(7 * sigmoid(1.702 * 7) * 8));
+  CHECK(gated_value(check, -9, -20) == doctest::Approx(-9 * sigmoid(1.702 * -9) * -6));
+  CHECK(std::isnan(gated_value(check, kNan, 1)));
+  CHECK(std::isnan(gated_value(check, 1, kNan)));
+  check.gate_activation = GateActivation::silu;
+  check.gate_limit = 10;
+  CHECK(gated_value(check, kInfinity, -kInfinity) == doctest::Approx(10 * sigmoid(10) * -10));
+}
+
+// An fp32 computation of what the kernel computes is within the bound; one with another constant is not.
+TEST_CASE("gates: the verdict takes fp32's roundings and no other number") {
+  constexpr std::int64_t kRows = 5, kColumns = 16;
+  Tensor a(DType::f32, {1, kRows, 1}), b(DType::f32, {1, 2 * kColumns, 1}), bias(DType::f32, {2 * kColumns});
+  for (std::int64_t i = 0; i < kRows; ++i) a.set(i, 0.25 * static_cast<double>(i - 2));
+  for (std::int64_t i = 0; i < 2 * kColumns; ++i) {
+    b.set(i, 0.5 * static_cast<double>(i * 5 % 13 - 6));
+    bias.set(i, 0.75 * static_cast<double>(i * 7 % 11 - 5));
+  }
+  GemmCheck check;
+  check.gate_interleave = 8;
+  check.gate_activation = GateActivation::gpt_oss;
+  check.gate_limit = 3;
+  check.sums = TensorSums{};
+  const auto verdict = [&](float constant) {
+    Tensor d(DType::f32, {1, kRows, kColumns});
+    for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+      const std::int64_t row = i / kColumns, of_gate = i % kColumns / 8 * 16 + i % kColumns % 8;
+      const auto value = [&](std::int64_t of) { return static_cast<float>(a.at(row) * b.at(of) + bias.at(of)); };
+      const float gate = std::min(value(of_gate), 3.0F), up = std::clamp(value(of_gate + 8), -3.0F, 3.0F);
+      d.set(i, static_cast<double>(gate / (1 + std::exp(-constant * gate)) * (up + 1)));
+    }
+    return check_plain_or_gated({a.view(), b.view(), {}, bias.view()}, d.view(), check);
+  };
+  CHECK(verdict(1.702F).pass);
+  CHECK_FALSE(verdict(1.7F).pass);
+}
 
 TEST_CASE("quantised products: rows that were never written are found where rows are sampled") {
   for (const BlockFormat format : {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3}) {

@@ -37,11 +37,13 @@ struct Gemm {
   Gather gather = Gather::none;                 ///< sm_90a, groups: a's rows by a list
   ScaleBlock a_scale_block = ScaleBlock::none;  ///< sm_90a, 8-bit types: which elements of a share a factor of sfa
   ScaleBlock b_scale_block = ScaleBlock::none;  ///< and of b, one of sfb
-  Gate gate = Gate::none;             ///< tcgen05: silu(gate) * up of two products, or of one's columns in turn
-  std::optional<int> interleave{};    ///< columns of the gate that stand together; not given: 1
-  std::optional<int> tile_m{};        ///< rows of d that a CTA works on at a time
-  std::optional<int> tile_n{};        ///< columns
-  std::optional<int> stages{};        ///< slots of the ring of a and b
+  Gate gate = Gate::none;  ///< activation(gate) * up of two products, or of one's columns in turn; not on every target
+  GateActivation gate_activation = GateActivation::silu;  ///< of a gate: silu, gelu, gelu_tanh, or gpt-oss' own
+  int gate_limit = 0;               ///< the gate is at most this, up between minus this and this (swiglu_limit); 0: any
+  std::optional<int> interleave{};  ///< columns of the gate that stand together; not given: 1
+  std::optional<int> tile_m{};      ///< rows of d that a CTA works on at a time
+  std::optional<int> tile_n{};      ///< columns
+  std::optional<int> stages{};      ///< slots of the ring of a and b
   std::optional<int> accumulators{};  ///< tcgen05: tiles in Tensor Memory
   std::optional<int> cluster_m{};     ///< CTAs along m that share b
   std::optional<int> cluster_n{};     ///< CTAs along n that share a

@@ -15,9 +15,11 @@ enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8, u8, int4, nvfp4, mxfp4
 enum class WeightFormat { mxfp4, nvfp4, int4 };
 enum class ZeroPoints { none, given };
 
-// What becomes of a product before it is stored: silu(gate) * up, where gate and up are two products with the same A,
-// or one whose columns hold both in turn.
+// What becomes of a product before it is stored: activation(gate) * up, where gate and up are two products with the
+// same A, or one whose columns hold both in turn.
 enum class Gate { none, dual, interleaved };
+// What is made of gate and up: an activation of the gate times up, or gpt-oss' gate * sigmoid(1.702 gate) * (up + 1).
+enum class GateActivation { silu, gelu, gelu_tanh, gpt_oss };
 
 // Products of groups of rows with matrices B of their own: none, one group a matrix of A as a whole; contiguous, groups
 // stand one behind the other in A and D; masked, each at the beginning of its own matrix.

@@ -130,9 +130,10 @@ struct FmhaArguments {
 };
 
 /// Host-side arguments of a matrix product. a [l, m, k] or, with a_layout mn, [l, k, m]; b [l, n, k] or [l, k, n]; c
-/// and d [l, m, n]; bias [n]; b2 as b, for a dual gate. Scales of block-scaled operands, and of such a d, in tiles:
-/// sfa, sfb, sfb2, sfd. Pitches and strides in elements, kUseDefault for dense tensors. alpha and beta NaN: 1. c, bias
-/// and the scales matter to kernels that have them only; a null scale is 1. A d of s32 is exact sums: alpha is ignored.
+/// and d [l, m, n]; bias [n], of groups [l, n]; b2 as b, for a dual gate. Scales of block-scaled operands, and of such
+/// a d, in tiles: sfa, sfb, sfb2, sfd. Pitches and strides in elements, kUseDefault for dense tensors. alpha and beta
+/// NaN: 1. c, bias and the scales matter to kernels that have them only; a null scale is 1. A d of s32 is exact sums:
+/// alpha is ignored.
 struct GemmArguments {
   DevicePointer a = 0, b = 0, c = 0, d = 0, bias = 0;
   DevicePointer scale_a = 0, scale_b = 0;  ///< fp32, one element each

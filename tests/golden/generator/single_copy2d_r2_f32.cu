@@ -115,9 +115,10 @@ enum class SwapAb { off, on };
 // Whether consumer warpgroups share a tile, or each takes whole tiles in turn.
 enum class KernelSchedule { cooperative, ping_pong };
 
-// What a product's epilogue adds and applies: beta * c, a bias for each column, an activation.
+// What a product's epilogue adds and applies: beta * c, a bias for each column (of groups: the same for all, or one of
+// each group), an activation.
 enum class Addend { none, matrix };
-enum class Bias { none, column };
+enum class Bias { none, column, group };
 enum class Activation { none, relu, gelu, gelu_tanh, silu };
 
 // The matrix instruction: wgmma (sm_90a) or tcgen05 (sm_100 and sm_103) with 16-bit operands and fp32 accumulators. On
