@@ -10,6 +10,12 @@ struct ModelDevice {
 };
 
 inline constexpr ModelDevice kHopper{132, 1.7};
+/// Clusters of up to eight CTAs, each a multiprocessor, that run at the same time on 132 of them. A cluster's share a
+/// GPC of 16 or 18, so some are left over: what an H200's driver says of each size; of eight, one less was seen.
+constexpr int hopper_clusters_at_once(int size) {
+  constexpr int kAtOnce[] = {132, 132, 66, 39, 30, 22, 17, 15, 14};
+  return kAtOnce[size < 1 ? 1 : size > 8 ? 8 : size];
+}
 inline constexpr ModelDevice kBlackwell{148, 1.85};  // by published figures: never measured
 /// Those whose tensor cores take operands from registers: rates of one multiprocessor, in each cycle of that clock.
 struct MmaDevice {

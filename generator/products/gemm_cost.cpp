@@ -94,13 +94,6 @@ double smooth_max(std::initializer_list<double> values, double sharpness) {
   return greatest * std::pow(sum, 1 / sharpness);
 }
 
-/// Clusters that run at the same time. Their CTAs share a GPC of 16 or 18 SMs, so some SMs are left over: what an
-/// H200's driver says of each size; of eight, one less was seen.
-double clusters_at_once(int size) {
-  constexpr double kAtOnce[] = {kSms, kSms, 66, 39, 30, 22, 17, 15, 14};
-  return kAtOnce[std::clamp(size, 1, 8)];
-}
-
 /// 1 and what rows of 128 bytes cost more that lie in two lines, by how many do: with a pitch of 64 and a multiple of
 /// 128 bytes every second one, with odd multiples of 16 seven of eight, half of these in five sectors.
 double by_alignment(double pitch, double split, double sector) {
@@ -310,7 +303,7 @@ Rounding rounding_of(const Config& c, const Gemm& problem) {
   r.size = gemm::cluster_size(c);
   const double tile_m = c.tile_m, tile_n = c.tile_n;
   r.clusters = ceil_of(r.m, tile_m * c.cluster_m) * ceil_of(r.n, tile_n * c.cluster_n) * r.l;
-  r.at_once = clusters_at_once(r.size);
+  r.at_once = hopper_clusters_at_once(r.size);
   r.rounds = ceil_of(r.clusters, r.at_once);
   r.in_last_round = std::clamp(r.clusters - (r.rounds - 1) * r.at_once, 1.0, r.at_once);
   return r;

@@ -66,7 +66,9 @@ TEST_CASE("weights: few rows get narrow tiles, and parts of k where there are fe
     return config(fields);
   };
   CHECK(of("1").tile_m == 16);
-  CHECK(of("32").tile_m == 32);
+  CHECK(of("16").tile_m == 16);
+  // Warpgroups that share k are slower than a tile of 64 rows of which half are there.
+  CHECK(of("32").tile_m == 64);
   CHECK(of("32").split_k > 1);
   CHECK(of("4096").tile_m >= 128);
   CHECK(of("4096").split_k == 1);
