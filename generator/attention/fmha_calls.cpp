@@ -101,8 +101,14 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   }
   if (c.facts.kv_pools != KvPools::dense) {
     // Pointers where threads load them, else tensor maps.
-    given.give("swa_k", c.copies_keys ? "swa_k" : "&swa_k");
-    given.give("swa_v", c.copies_keys ? "swa_v" : "&swa_v");
+    if (is_latent(c)) {
+      given.give("swa_k_keys", "swa_k");
+      given.give_as("const int", "swa_indices");
+      given.give({"swa_rows"});
+    } else {
+      given.give("swa_k", c.copies_keys ? "swa_k" : "&swa_k");
+      given.give("swa_v", c.copies_keys ? "swa_v" : "&swa_v");
+    }
     for (const char* const list : {"indices", "topk_lens", "swa_lens"}) given.give_as("const int", list);
   }
   if (has_sink(c.facts) && stores_o) given.give_as("const float", "sink");
@@ -120,7 +126,8 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   if (c.facts.softcap != Softcap::none) given.give({"softcap"});
   if (c.facts.kv_layout != KvLayout::dense) give_keys(c, given);
   if (copies_pools(c)) {
-    given.give({"k_keys", "v_keys"});
+    given.give({"k_keys"});
+    if (!is_latent(c)) given.give({"v_keys"});
     for (const std::string& stride : strides_of_pools(c)) given.give(stride, stride);
   }
   for (const char* const descale : descales_of(c.facts)) given.give_as("const float", descale);

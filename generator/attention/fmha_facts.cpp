@@ -71,6 +71,17 @@ std::vector<OperandPlan> pool_operands(const std::string& dtype, const std::stri
           numbers("swa_lens", "valid keys of each sequence's window")};
 }
 
+std::vector<OperandPlan> listed_operands(const std::string& dtype) {
+  const auto plain = [](const char* name, std::string type, const char* use) {
+    return OperandPlan{.name = name, .dtype = std::move(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
+  };
+  return {plain("swa_k", dtype, "as k: keys of the window"),
+          plain("indices", "s32", "rows of k that each query sees; below 0: none"),
+          plain("topk_lens", "s32", "rows that each query lists; null: topk"),
+          plain("swa_lens", "s32", "valid keys of each sequence's window, or places of its lists"),
+          plain("swa_indices", "s32", "rows of swa_k that each query sees; null: a window's")};
+}
+
 std::vector<OperandPlan> fact_operands(const AttentionFacts& facts) {
   std::vector<OperandPlan> operands;
   const auto plain = [&](bool is_asked, const char* name, const char* type, const char* use) {
@@ -149,10 +160,10 @@ void require_dtype(const Fmha& problem) {
 }
 
 void require_facts_of_scores(const Fmha& problem) {
-  if (problem.kv_cache != KvCache::rows)
+  if (problem.kv_cache != KvCache::rows && (problem.v_is_k == VIsK::off || problem.kv_pools == KvPools::dense))
     throw Error(ErrorKind::unsupported,
-                fmt::format("kv_cache {} without v_is_k and kv_pools sparse_window on sm_90a: there is no kernel for "
-                            "it: take rows",
+                fmt::format("kv_cache {} without v_is_k and kv_pools sparse_window: there is no kernel for it: take "
+                            "rows",
                             to_word(problem.kv_cache)));
   require_key_scales(problem);
   if (problem.tree_mask != TreeMask::none) {

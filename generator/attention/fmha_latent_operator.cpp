@@ -271,11 +271,7 @@ void FmhaLatentOperator::describe(const Config& config, Plan& plan) {
                    plain("o", dtype, "D of O = P V, stored from registers"),
                    plain("lse", "f32", "written if not null")};
   if (fmha_latent::gathers(config)) {
-    plan.operands.push_back(plain("swa_k", k.dtype, "as k: keys of the window"));
-    plan.operands.push_back(plain("indices", "s32", "rows of k that each query sees; below 0: none"));
-    plan.operands.push_back(plain("topk_lens", "s32", "rows that each query lists; null: topk"));
-    plan.operands.push_back(plain("swa_lens", "s32", "valid keys of each sequence's window, or places of its lists"));
-    plan.operands.push_back(plain("swa_indices", "s32", "rows of swa_k that each query sees; null: a window's"));
+    for (OperandPlan& of_list : listed_operands(k.dtype)) plan.operands.push_back(std::move(of_list));
   }
   for (const OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(of_fact);
   describe_smem(config, plan);

@@ -58,8 +58,10 @@ void describe_smem(const Config& c, Plan& plan) {
   }
   add(layout.q, tiles, std::move(of_q));
   const bool is_widened = widens_keys(c.facts);
-  const MemoryPhase k_comes = is_widened ? MemoryPhase{"K tile, widened", "widen_kv", "barrier k_full"}
-                                         : MemoryPhase{"K tile on its way", "load_kv", "barrier k_full"};
+  const MemoryPhase k_comes = fmha_tcgen05::gathers(c)
+                                  ? MemoryPhase{"listed keys on their way", "gather", "barrier k_full"}
+                              : is_widened ? MemoryPhase{"K tile, widened", "widen_kv", "barrier k_full"}
+                                           : MemoryPhase{"K tile on its way", "load_kv", "barrier k_full"};
   const MemoryPhase v_comes = is_widened ? MemoryPhase{"V tile, widened", "widen_kv", "barrier v_full"}
                                          : MemoryPhase{"V tile on its way", "load_kv", "barrier v_full"};
   std::vector<MemoryPhase> of_k = {
@@ -146,7 +148,7 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
     if (config.kv_copy == KvCopy::tma)
       operand(name, keys, use, key_swizzle(config.facts, config.swizzle));
     else
-      plain(name, keys.c_str(), use);
+      plain(name, has_cache(config.facts) ? "u8" : keys.c_str(), use);
   };
   const bool is_latent = fmha_tcgen05::is_latent(config);
   of_keys("k", is_latent ? "B of S = Q K^T, K-major, and its first columns of O = P V, MN-major"
@@ -159,7 +161,10 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
     operand("o", o_type, "D of O = P V, from Tensor Memory, stored through shared memory", config.swizzle);
   }
   plain("lse", "f32", "written if not null");
-  if (has_pools(config.facts)) {
+  if (fmha_tcgen05::gathers(config)) {
+    for (OperandPlan& of_list : listed_operands(has_cache(config.facts) ? "u8" : dtype))
+      plan.operands.push_back(std::move(of_list));
+  } else if (has_pools(config.facts)) {
     for (OperandPlan& of_pools : pool_operands(dtype, std::string(to_word(config.swizzle))))
       plan.operands.push_back(std::move(of_pools));
   }

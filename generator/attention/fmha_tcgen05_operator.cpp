@@ -64,8 +64,10 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, Probabi
   c.tile_n = problem.tile_n.value_or(tile.tile_n);
   c.stages = problem.stages.value_or(tile.stages);
   c.swizzle = problem.swizzle.value_or(swizzle);
-  c.kv_copy = problem.kv_copy.value_or(
-      fmha_tcgen05::is_latent(c) ? KvCopy::tma : default_kv_copy(c.facts.kv_layout, c.facts.page_size));
+  c.kv_copy =
+      problem.kv_copy.value_or(fmha_tcgen05::gathers(c)     ? KvCopy::cp_async
+                               : fmha_tcgen05::is_latent(c) ? KvCopy::tma
+                                                            : default_kv_copy(c.facts.kv_layout, c.facts.page_size));
   c.p_path = problem.p_path.value_or(p_path);
   c.cta_pair = problem.cta_group ? *problem.cta_group == 2 : tile.cta_pair;
   c.pack_gqa = problem.pack_gqa ? *problem.pack_gqa : packed_heads_of(problem, c);
@@ -123,6 +125,7 @@ std::string traits(const Config& c) {
   if (has_split_size(c.facts)) text += fmt::format(" in parts of {}", c.facts.split_size);
   if (has_pools(c.facts)) text += ", two pools of keys";
   if (fmha_tcgen05::is_latent(c)) text += ", keys that are values too";
+  if (has_cache(c.facts)) text += fmt::format(" in {}, pages of {}", to_word(c.facts.kv_cache), c.facts.page_size);
   return text;
 }
 
@@ -144,7 +147,6 @@ void require_latent(const Fmha& problem) {
     throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for {} {} with v_is_k", field, value));
   };
   if (dtype_bytes(problem.dtype) == 1) refuse("dtype", to_word(problem.dtype));
-  if (problem.kv_pools != KvPools::dense) refuse("kv_pools", to_word(problem.kv_pools));
 }
 
 }  // namespace
@@ -284,6 +286,21 @@ std::string FmhaTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::latent_head_dim:
       return fmt::format("head_dim {} with v_is_k, {} needed (keys that are values too have {} columns)", found, bound,
                          bound);
+    case Rule::latent_head_dim_of_pools:
+      return fmt::format("head_dim {}, {} or 576 needed (listed keys that are values too)", found, bound);
+    case Rule::gathered_keys_tile:
+      return fmt::format("tile_n {}, {} needed (listed keys that are values too, 16 of each warp)", found, bound);
+    case Rule::gathered_keys_swizzle:
+      return fmt::format("a swizzle span of {} bytes, {} needed for listed keys that are values too: take 128B", found,
+                         bound);
+    case Rule::gathered_keys_need_threads:
+      return "kv_copy tma with listed keys that are values too: threads gather them, take cp_async";
+    case Rule::head_dim_not_of_cache:
+      return fmt::format("head_dim {}, {} needed (columns of a token of kv_cache {})", found, bound,
+                         to_word(config.facts.kv_cache));
+    case Rule::cache_not_beside_bf16:
+      return fmt::format("kv_cache {} beside dtype {}: its rotations are bf16, take bf16",
+                         to_word(config.facts.kv_cache), to_word(config.facts.dtype));
     case Rule::latent_head_dim_v:
       return fmt::format("head_dim_v {} with v_is_k, {} needed (values are the first {} columns of a key)", found,
                          bound, bound);

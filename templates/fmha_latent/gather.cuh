@@ -60,6 +60,9 @@ struct ListedKeys {
   }
 };
 
+// Of the four warps that gather; the warpgroup may be any.
+__device__ __forceinline__ int gather_warp() { return static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32; }
+
 inline constexpr int kLanesOfKey = kSpanBytes / 16;
 inline constexpr int kKeysAtOnce = 32 / kLanesOfKey;
 inline constexpr int kStepsOfWarp = kKeysOfWarp / kKeysAtOnce;
@@ -70,7 +73,7 @@ struct GatheredKeys {
   const char* from[kStepsOfWarp];  // this lane's 16 bytes of the first panel
 
   __device__ __forceinline__ void copy(unsigned slot, int first_panel, int count) const {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = gather_warp(), lane = static_cast<int>(threadIdx.x) % 32;
     const unsigned to = swizzle_address(
         Swizzle::b128,
         slot + static_cast<unsigned>((warp * kKeysOfWarp + lane / kLanesOfKey) * kSpanBytes + lane % kLanesOfKey * 16));

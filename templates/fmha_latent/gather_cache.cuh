@@ -121,7 +121,7 @@ struct KeyStore {
   unsigned other_full = 0;
 
   __device__ __forceinline__ KeyStore(unsigned slot, unsigned full) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = gather_warp();
     const int key = warp * kKeysOfWarp + key_of_lane<C>(0);
     to = swizzle_address(Swizzle::b128, slot + static_cast<unsigned>(key * kSpanBytes + lane % 4 * 32));
     if constexpr (shares_keys(C)) {

@@ -14,6 +14,7 @@
 #include "attention/merge.cuh"
 #include "common/illegal_config.cuh"
 #include "fmha_tcgen05/correction.cuh"
+#include "fmha_tcgen05/gather.cuh"
 #include "fmha_tcgen05/load.cuh"
 #include "fmha_tcgen05/mma.cuh"
 #include "fmha_tcgen05/params.cuh"
@@ -50,6 +51,8 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   if constexpr (o_passes(C) > 1) ptx::mbarrier_init(barrier_at<kBarriers.o_read>(smem), 1);
   if constexpr (widens_keys(C.facts)) {
     init_widened_barriers<C>(smem);
+  } else if constexpr (gathers(C)) {
+    init_gathered_barriers<C>(smem);
   } else {
 #pragma unroll 1
     for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), 1);
@@ -96,11 +99,12 @@ __device__ __forceinline__ void sync_tile() {
 
 template <Config C>
 __device__ __forceinline__ void run_control_warp(const Params& params, unsigned smem, unsigned tmem, int warp) {
+  if (gathers(C) && warp == kWarpOfKv) return;  // the gathering warps' work
   if (warp == kWarpOfKv && has_no_keys<C>(params)) {
     if (ptx::elect_sync()) load_nothing<C>(params, smem);
     return;
   }
-  if constexpr (has_pools(C.facts)) {
+  if constexpr (has_pools(C.facts) && !gathers(C)) {
     if (warp == kWarpOfKv) {
       load_pools<C>(params, smem);
       return;
@@ -136,6 +140,13 @@ __device__ __forceinline__ void run_softmax(const Params& params, unsigned smem,
       return;
     }
   }
+  if constexpr (gathers(C)) {
+    if (warpgroup == 2 + q_tiles(C)) {
+      ptx::setmaxnreg_inc<kBudget.widening>();
+      gather_kv<C>(params, smem);
+      return;
+    }
+  }
   ptx::setmaxnreg_inc<kBudget.softmax>();
   Softmax<C>{params, smem, tmem, warpgroup - 2, lane}.run();
 }
@@ -162,7 +173,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::tcgen05_relinquish_alloc_permit<kCtas>();
   }
   clear_unused_rows<C>(smem);
-  if (has_no_keys<C>(params)) clear_kv<C>(smem);
+  if (!gathers(C) && has_no_keys<C>(params)) clear_kv<C>(smem);
   if constexpr (is_split(C)) {
     ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
     ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all

@@ -22,6 +22,10 @@ struct Params {
   // Pools: the window's tensors; rows of k and v [batch, seqlen_q, topk], below 0: none; keys of the window [batch].
   const ptx::TensorMap* swa_k = nullptr;
   const ptx::TensorMap* swa_v = nullptr;
+  // In place of a map, where threads gather: as in fmha_latent/params.cuh.
+  const void* swa_k_keys = nullptr;
+  const int* swa_indices = nullptr;
+  int swa_rows = 0;
   const int* indices = nullptr;
   const int* topk_lens = nullptr;  // places of each list [batch, seqlen_q], may be null: topk
   const int* swa_lens = nullptr;
@@ -56,6 +60,9 @@ struct Params {
   long long v_stride_page = 0;
   long long v_stride_seqlen = 0;
   long long v_stride_head = 0;
+  long long swa_k_stride_page = 0;
+  long long swa_k_stride_seqlen = 0;
+  long long swa_k_stride_batch = 0;
   // 8-bit keys, and q: [batch][heads_kv], null: 1.
   const float* q_descale = nullptr;
   const float* k_descale = nullptr;

@@ -9,6 +9,7 @@
 
 #include "attention/pools.cuh"
 #include "fmha_tcgen05/key_blocks.cuh"
+#include "fmha_tcgen05/listed_keys.cuh"
 #include "fmha_tcgen05/load.cuh"
 #include "ptx/tma_gather.cuh"
 
@@ -29,17 +30,18 @@ struct KeyBlocks<C, true> {
         tile(of_tile),
         query(of_tile.m * used_rows_of_tile(C) / padded_heads(C)),
         length(attention::list_length(params, of_tile.batch, query)),
-        listed((length + C.tile_n - 1) / C.tile_n),
+        listed(gathers(C) ? 0 : (length + C.tile_n - 1) / C.tile_n),
         end(attention::window_end<C>(params, of_tile.batch, query)),
-        origin(end - (end + C.tile_n - 1) / C.tile_n * C.tile_n) {}
+        origin(gathers(C) ? -length : end - (end + C.tile_n - 1) / C.tile_n * C.tile_n) {}
 
-  __device__ __forceinline__ bool is_listed(int block) const { return block < listed; }
+  // Keys that are gathered are blocks in one row, the list's first: each may have some that are none.
+  __device__ __forceinline__ bool is_listed(int block) const { return gathers(C) || block < listed; }
   // The window's key at which a block begins.
   __device__ __forceinline__ int key_of(int block) const { return (block - listed) * C.tile_n + origin; }
   __device__ __forceinline__ Keys visible(int) const { return {0, end}; }
   // Without any key, one block of the window, which lies in front of its first key.
   __device__ __forceinline__ Blocks of_tile() const {
-    const int blocks = listed + (end - origin) / C.tile_n;
+    const int blocks = listed + (end - origin + (gathers(C) ? C.tile_n - 1 : 0)) / C.tile_n;
     return blocks == 0 ? Blocks{0, 1, true} : Blocks{0, blocks};
   }
   __device__ __forceinline__ Blocks of_q_tile(int) const { return of_tile(); }
@@ -47,6 +49,16 @@ struct KeyBlocks<C, true> {
   // Row of the pool at place `i` of the query's list; where there is none, one behind the pool's last.
   __device__ __forceinline__ int row_of(int i) const {
     return attention::listed_row(p, tile.batch, query, i, length, max(p.seqlen_k, 1));
+  }
+  // Whether there is a key at place `i` of a listed block's row.
+  __device__ __forceinline__ bool has(int i) const {
+    if constexpr (gathers(C)) {
+      const fmha_latent::Params of_gather = params_of_gather(p);
+      const auto keys = listed_keys<C>(of_gather, tile.batch, query);
+      return keys.row_of(i, keys.entry_of(i)) >= 0;
+    } else {
+      return row_of(i) < p.seqlen_k;
+    }
   }
 };
 

@@ -207,11 +207,20 @@ struct Softmax {
   __device__ __forceinline__ void hide_missing(float (&scores)[kCount], const KeyBlocks<C>& keys, int place) const {
     unsigned present[kCount / 32];
     bool is_missing = false;
+    if constexpr (is_latent(C)) {
+      // The halves of a warp have the halves of the block's keys.
+      static_assert(kCount == 32);
+      const int part = part_of_lane(C, lane), begin = place - part * kCount + static_cast<int>(threadIdx.x) % 32;
+      const unsigned first = __ballot_sync(0xffffffff, keys.has(begin));
+      const unsigned second = __ballot_sync(0xffffffff, keys.has(begin + kCount));
+      present[0] = part == 0 ? first : second;
+      is_missing = (first & second) != 0xffffffff;
+    } else {
 #pragma unroll
-    for (int i = 0; i < kCount / 32; ++i) {
-      present[i] =
-          __ballot_sync(0xffffffff, keys.row_of(place + 32 * i + static_cast<int>(threadIdx.x) % 32) < p.seqlen_k);
-      is_missing = is_missing || present[i] != 0xffffffff;
+      for (int i = 0; i < kCount / 32; ++i) {
+        present[i] = __ballot_sync(0xffffffff, keys.has(place + 32 * i + static_cast<int>(threadIdx.x) % 32));
+        is_missing = is_missing || present[i] != 0xffffffff;
+      }
     }
     if (!scale.is_applied() && !is_missing) return;
     const float factor = scale.factor();

@@ -47,6 +47,11 @@
 //           head_dim_v columns, V of the other, whose commit gives its slot back. Products have 64 rows in one CTA,
 //           half of each warp's lanes: S in two of half the keys and O in two of half the columns, the second from lane
 //           16 on
+//   listed  v_is_k on with kv_pools, head_dim 576 or 512: four warps behind the softmax gather a block's keys, 16 each,
+//           those of the query's list and behind them the window's, or a second list's, in one row. There is no map of
+//           k, and behind lse come void* swa_k, int* indices, topk_lens, swa_lens, swa_indices, float* sink, int topk,
+//           seqlen_swa, swa_rows; behind softmax_scale void* k_keys and three strides, as in spec/fmha_latent.h, which
+//           says what they are, of rows and of a cache (kv_cache)
 //   ragged  a sequence's queries are as many tiles as they fill, and the last one's rows leave one by one, from Tensor
 //           Memory to o_rows. split_kv is on or off: where it is on, parts and statistics of rows are those of one
 //           sequence of seqlen_q queries, and the merge takes cu_seqlens_q behind sink
@@ -62,7 +67,8 @@ namespace tessera::fmha_tcgen05 {
 
 using common::Role;
 
-inline constexpr int kLowered = 6;  // powers of two, of references beside P of 8 bits
+inline constexpr int kGatheredKeys = 64;  // of a block
+inline constexpr int kLowered = 6;        // powers of two, of references beside P of 8 bits
 
 // Registers per thread: at entry, as the launch bounds deal them, and after setmaxnreg. A softmax thread holds a row of
 // S, 128 values.
@@ -75,6 +81,8 @@ struct RegisterBudget {
 };
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
+  // A block's keys are in the registers of those that gather until their slot is free; S has 32 values a thread.
+  if (gathers(c)) return {128, 88, 96, 168, 160};
   if (widens_keys(c.facts))
     return q_tiles(c) == 2 ? RegisterBudget{96, 72, 64, 136, 72} : RegisterBudget{128, 88, 96, 232, 96};
   return q_tiles(c) == 2 ? RegisterBudget{128, 64, 64, 192} : RegisterBudget{168, 128, 136, 240};
@@ -82,12 +90,20 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_latent(const Config& c) {
   if (!is_latent(c)) return {};
-  if (c.facts.head_dim != kLatentHeadDim) return {Rule::latent_head_dim, c.facts.head_dim, kLatentHeadDim};
+  if (gathers(c)) {
+    if (c.facts.head_dim != kLatentHeadDim && c.facts.head_dim != kLatentHeadDimV)
+      return {Rule::latent_head_dim_of_pools, c.facts.head_dim, kLatentHeadDimV};
+    if (c.tile_n != kGatheredKeys) return {Rule::gathered_keys_tile, c.tile_n, kGatheredKeys};
+    if (c.swizzle != Swizzle::b128) return {Rule::gathered_keys_swizzle, swizzle_span_bytes(c.swizzle), 128};
+    if (c.kv_copy != KvCopy::cp_async) return {Rule::gathered_keys_need_threads, 0, 1};
+  } else if (c.facts.head_dim != kLatentHeadDim) {
+    return {Rule::latent_head_dim, c.facts.head_dim, kLatentHeadDim};
+  }
   if (c.facts.head_dim_v != kLatentHeadDimV) return {Rule::latent_head_dim_v, c.facts.head_dim_v, kLatentHeadDimV};
   if (c.cta_pair) return {Rule::latent_in_pair, 2, 1};
   if (c.stages < 2) return {Rule::latent_needs_two_stages, c.stages, 2};
   const int others = (c.facts.output == Output::unnormalized) + (c.facts.v_layout == Layout::k_major) +
-                     (c.facts.kv_layout == KvLayout::ragged) + (c.kv_copy == KvCopy::cp_async);
+                     (c.facts.kv_layout == KvLayout::ragged) + (c.kv_copy == KvCopy::cp_async && !gathers(c));
   if (others != 0) return {Rule::latent_needs_plain_facts, others, 0};
   return {};
 }
@@ -125,11 +141,21 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_cache(const Config& c) {
+  if (!has_cache(c.facts)) return {};
+  const int columns = cache_columns(cache_of(c.facts));
+  if (c.facts.head_dim != columns) return {Rule::head_dim_not_of_cache, c.facts.head_dim, columns};
+  if (c.facts.dtype != DType::bf16) return {Rule::cache_not_beside_bf16, 1, 0};
+  if (!is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_keys(const Config& c) {
   const bool is_paged = c.facts.kv_layout == KvLayout::paged;
-  if (!is_paged && c.facts.page_size != 0) return {Rule::page_size_without_pages, c.facts.page_size, 0};
+  if (!is_paged && !has_cache(c.facts) && c.facts.page_size != 0)
+    return {Rule::page_size_without_pages, c.facts.page_size, 0};
   if (c.facts.kv_layout == KvLayout::dense) {
-    if (c.kv_copy != KvCopy::tma) return {Rule::kv_copy_of_dense_keys, 1, 0};
+    if (c.kv_copy != KvCopy::tma && !gathers(c)) return {Rule::kv_copy_of_dense_keys, 1, 0};
     return {};
   }
   if (is_paged && !is_page_size(c.facts.page_size)) return {Rule::page_size_unknown, c.facts.page_size, 256};
@@ -188,6 +214,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!of_keys.ok()) return of_keys;
   const Verdict<Rule> of_pools = why_invalid_pools(c);
   if (!of_pools.ok()) return of_pools;
+  const Verdict<Rule> of_cache = why_invalid_cache(c);
+  if (!of_cache.ok()) return of_cache;
   const Verdict<Rule> of_descaled = why_invalid_descaled_keys(c);
   if (!of_descaled.ok()) return of_descaled;
   if (used_columns(c) > kTmemColumns) return {Rule::tensor_memory_exceeded, used_columns(c), kTmemColumns};
@@ -196,7 +224,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   return {};
 }
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return widens_keys(c.facts) ? 7 : 6; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return makes_keys(c) ? 7 : 6; }
 inline constexpr int kWarpOfKv = 0;
 inline constexpr int kWarpOfQ = 1;
 inline constexpr int kWarpOfO = 2;
@@ -218,7 +246,7 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
     case 5:
       return {"softmax", 8, 4 * q_tiles(c), budget.softmax};
     default:
-      return {"widen_kv", 8 + 4 * q_tiles(c), kWideningWarps, budget.widening};
+      return {gathers(c) ? "gather" : "widen_kv", 8 + 4 * q_tiles(c), kWideningWarps, budget.widening};
   }
 }
 

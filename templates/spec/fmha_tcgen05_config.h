@@ -2,6 +2,7 @@
 // for: spec/fmha_tcgen05.h.
 #pragma once
 
+#include "spec/attention_cache.h"
 #include "spec/attention_facts.h"
 #include "spec/limits.h"
 #include "tessera/spec/types.h"
@@ -72,6 +73,12 @@ enum class Rule {
   latent_in_pair,                // CTAs; 1 (halves of keys for one product, halves of columns for the other)
   latent_needs_two_stages,       // stages; 2 (the next block's scores come before a block is given back)
   latent_needs_plain_facts,      // 1 for each of: un-normalised O, K-major V, ragged keys, keys that threads copy; 0
+  latent_head_dim_of_pools,      // head_dim; 512 (the other one is 576)
+  gathered_keys_tile,            // tile_n; 64 (16 keys of each of four warps): keys that are values too, of pools
+  gathered_keys_swizzle,         // bytes of the swizzle span; 128: likewise
+  gathered_keys_need_threads,    // 0; 1 (kv_copy cp_async)
+  head_dim_not_of_cache,         // head_dim; columns of a token
+  cache_not_beside_bf16,         // 1; 0
   tensor_memory_exceeded,        // columns; 512
   shared_memory_exceeded,        // bytes; 232,448
 };
@@ -95,6 +102,11 @@ TESSERA_HD constexpr int rows_per_product(const Config& c) { return rows_per_cta
 // For default template arguments: with C.facts there, NVRTC takes two names of one type for two types.
 TESSERA_HD constexpr bool has_pools(const Config& c) { return tessera::has_pools(c.facts); }
 
+// Keys that are values too, of pools: threads gather them, rows or tokens of a cache.
+TESSERA_HD constexpr bool gathers(const Config& c) { return has_pools(c) && is_latent(c); }
+// Whether a warpgroup of its own writes the blocks of keys that products read.
+TESSERA_HD constexpr bool makes_keys(const Config& c) { return widens_keys(c.facts) || gathers(c); }
+
 // A CTA's rows hold whole queries of pack_gqa heads each, the heads of a query side by side, and what is left over is
 // not used. Where a query has more heads than a CTA has rows, several CTAs have equal parts of them. With pools each
 // query has keys of its own, so a tile is one query or a part of one, and the CTAs of a pair share it. Equal parts may
@@ -117,9 +129,9 @@ TESSERA_HD constexpr int used_rows_of_product(const Config& c) { return used_row
 TESSERA_HD constexpr int used_rows_of_tile(const Config& c) { return q_tiles(c) * used_rows_of_product(c); }
 TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c.facts) || is_latent(c); }
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv == SplitKv::on; }
-// Control warps, correction, softmax for each Q tile, and those that widen 8-bit keys.
+// Control warps, correction, softmax for each Q tile, and those that widen 8-bit keys or gather listed ones.
 TESSERA_HD constexpr int num_threads(const Config& c) {
-  return (2 + q_tiles(c) + (widens_keys(c.facts) ? 1 : 0)) * kWarpgroupThreads;
+  return (2 + q_tiles(c) + (makes_keys(c) ? 1 : 0)) * kWarpgroupThreads;
 }
 TESSERA_HD constexpr int ctas_per_sm(const Config&) { return 1; }
 

@@ -83,6 +83,8 @@ inline constexpr Tile kTilesOf8Bit[] = {
 
 // Of keys that are values too: Q of 64 rows takes 72 KB, a block of 64 keys as much.
 inline constexpr Tile kTilesOfLatent[] = {{kLatentHeadDim, kLatentHeadDimV, 64, 64, 2, ProbabilityPath::smem}};
+inline constexpr Tile kTilesOfGathered[] = {{kLatentHeadDim, kLatentHeadDimV, 64, 64, 2, ProbabilityPath::smem},
+                                            {kLatentHeadDimV, kLatentHeadDimV, 64, 64, 2, ProbabilityPath::smem}};
 
 struct Tiles {
   const Tile* first = nullptr;
@@ -95,7 +97,7 @@ TESSERA_HD constexpr Tiles all_of(const Tile (&tiles)[kCount]) {
   return {tiles, static_cast<int>(kCount)};
 }
 TESSERA_HD constexpr Tiles tiles_of(const AttentionFacts& facts) {
-  if (facts.v_is_k == VIsK::on) return all_of(kTilesOfLatent);
+  if (facts.v_is_k == VIsK::on) return has_pools(facts) ? all_of(kTilesOfGathered) : all_of(kTilesOfLatent);
   return is_8_bit(facts) ? all_of(kTilesOf8Bit) : widens_keys(facts) ? all_of(kTilesOfWidened) : all_of(kTiles);
 }
 TESSERA_HD constexpr MmaKind mma_kind_of(const AttentionFacts& facts) {
@@ -131,6 +133,7 @@ TESSERA_HD constexpr Config default_config(const AttentionFacts& facts) {
     break;
   }
   c.swizzle = widest_swizzle(c);
+  if (gathers(c)) c.kv_copy = KvCopy::cp_async;
   return c;
 }
 

@@ -1,5 +1,5 @@
-// Attention over listed keys that are values too, on sm_90a in the emulator against float64, with the race detector:
-// from rows, and from caches that are widened on the way.
+// Attention over listed keys that are values too, on sm_90a and sm_100a in the emulator against float64, with the race
+// detector: from rows, and from caches that are widened on the way.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -32,8 +32,9 @@ constexpr Format kFormats[] = {{KvCache::rows, 576},
                                {KvCache::mla_584, 512},
                                {KvCache::mla_384, 512}};
 
-Fmha problem_of(const Format& format, int heads, Mask mask, SplitKv split) {
+Fmha problem_of(const Format& format, int heads, Mask mask, SplitKv split, const char* arch = "sm_90a") {
   Fmha problem;
+  problem.arch = Arch::parse(arch);
   problem.head_dim = format.head_dim;
   problem.head_dim_v = 512;
   problem.mask = mask;
@@ -113,6 +114,46 @@ TEST_CASE("listed keys: pools that are empty, sinks beyond all scores, scales th
   }
 }
 
+TEST_CASE("listed keys on tcgen05: two lists, or one and a window, and sinks in one softmax, from every format") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  int turn = 0;
+  for (const Format& format : kFormats)
+    for (const std::int64_t window : {70, 71}) {
+      const Mask mask = ++turn % 2 == 0 ? Mask::causal : Mask::none;
+      const int heads = turn % 3 == 0 ? 128 : turn % 3 == 1 ? 16 : 64;
+      const Fmha problem = problem_of(format, heads, mask, SplitKv::off, turn % 4 == 0 ? "sm_103a" : "sm_100a");
+      CAPTURE(turn);
+      check(problem, sizes_of(problem, 2, 2, 500), {.topk = window == 70 ? 149 : 150, .seqlen_swa = window}, *compiler);
+    }
+}
+
+TEST_CASE("listed keys on tcgen05: blocks that end anywhere, any number of heads, pools that are empty") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  const auto on = [](int format, int heads, Mask mask) {
+    return problem_of(kFormats[format], heads, mask, SplitKv::off, "sm_100a");
+  };
+  for (const std::int64_t topk : {128, 64, 127, 129, 1}) {
+    const Fmha problem = on(static_cast<int>(topk % 5), 64, Mask::causal);
+    check(problem, sizes_of(problem, 1, 3, 400), {.topk = topk, .seqlen_swa = 0, .num_sms = 2}, *compiler);
+  }
+  for (const int heads : {1, 7, 100, 192}) {
+    const Fmha problem = on(heads % 5, heads, Mask::none);
+    check(problem, sizes_of(problem, 1, 2, 200), {.topk = 140, .seqlen_swa = 9, .num_sms = 3}, *compiler);
+  }
+  for (const int format : {1, 3}) {
+    const Fmha problem = on(format, 16, Mask::causal);
+    check(problem, sizes_of(problem, 2, 3, 200), {.topk = 0, .seqlen_swa = 150}, *compiler);
+    check(problem, sizes_of(problem, 2, 3, 200), {.topk = 150, .seqlen_swa = 0}, *compiler);
+    check(problem, sizes_of(problem, 1, 3, 0), {.topk = 50, .seqlen_swa = 0}, *compiler);
+    check(problem, sizes_of(problem, 1, 3, 0), {.topk = 0, .seqlen_swa = 0}, *compiler);
+    check(problem, sizes_of(problem, 1, 0, 10), {.topk = 5, .seqlen_swa = 5}, *compiler);
+    check(problem, sizes_of(problem, 1, 2, 200), {.softmax_scale = -0.05, .topk = 100, .seqlen_swa = 50, .sink = 9.5},
+          *compiler);
+  }
+}
+
 /// Planned, compiled, launched once.
 reference::Tensors launched(const Problem& problem, const NamedSizes& sizes, const reference::Tensors& inputs,
                             Compiler& compiler) {
@@ -145,9 +186,7 @@ TEST_CASE("listed keys: a cache that a row operator wrote gives the bits of bf16
         launched(writer, {{"rows", kTokens}, {"pages", run.pages}, {"page_size", 64}}, of_writer, *compiler);
     REQUIRE(written.count("cache") == 1);
 
-    const Fmha cached = problem_of(format, 16, Mask::none, SplitKv::off);
-    Fmha plain = cached;
-    plain.kv_cache = KvCache::rows;
+    Fmha cached = problem_of(format, 16, Mask::none, SplitKv::off);
     const AttentionFacts facts = attention_facts(cached);
     const reference::FmhaSizes sizes{1, 16, 1, kQueries, kTokens, format.head_dim, 512};
     reference::FmhaPoolTensors made =
@@ -161,13 +200,20 @@ TEST_CASE("listed keys: a cache that a row operator wrote gives the bits of bf16
     const NamedSizes named{{"batch", 1},    {"heads_q", 16},         {"heads_kv", 1},       {"seqlen_q", kQueries},
                            {"topk", kTopk}, {"seqlen_swa", kPlaces}, {"seqlen_k", kTokens}, {"swa_rows", kTokens}};
     // Both lists are of the same tokens.
-    inputs["k"] = inputs["swa_k"] = written.at("cache");
-    const reference::Tensors from_cache = launched(cached, named, inputs, *compiler);
-    inputs["k"] = inputs["swa_k"] = reference::rows_of_cache(facts, written.at("cache").bytes.data(), kTokens);
-    const reference::Tensors from_rows = launched(plain, named, inputs, *compiler);
-    CHECK(from_cache.at("o").bytes == from_rows.at("o").bytes);
-    CHECK(from_cache.at("lse").bytes == from_rows.at("lse").bytes);
-    CHECK(std::isfinite(from_cache.at("o").at(0)));
+    const reference::Tensor rows = reference::rows_of_cache(facts, written.at("cache").bytes.data(), kTokens);
+    for (const char* const arch : {"sm_90a", "sm_100a"}) {
+      CAPTURE(arch);
+      cached.arch = Arch::parse(arch);
+      Fmha plain = cached;
+      plain.kv_cache = KvCache::rows;
+      inputs["k"] = inputs["swa_k"] = written.at("cache");
+      const reference::Tensors from_cache = launched(cached, named, inputs, *compiler);
+      inputs["k"] = inputs["swa_k"] = rows;
+      const reference::Tensors from_rows = launched(plain, named, inputs, *compiler);
+      CHECK(from_cache.at("o").bytes == from_rows.at("o").bytes);
+      CHECK(from_cache.at("lse").bytes == from_rows.at("lse").bytes);
+      CHECK(std::isfinite(from_cache.at("o").at(0)));
+    }
   }
 }
 

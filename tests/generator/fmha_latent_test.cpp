@@ -161,8 +161,7 @@ TEST_CASE("latent attention: listed keys, of any number of heads, and what does 
       FAIL("accepted");
     } catch (const Error& error) {
       CHECK(std::string(error.what()) ==
-            "kv_cache mla_584 without v_is_k and kv_pools sparse_window on sm_90a: there is no kernel for it: take "
-            "rows");
+            "kv_cache mla_584 without v_is_k and kv_pools sparse_window: there is no kernel for it: take rows");
     }
   }
 }
@@ -312,7 +311,52 @@ TEST_CASE("latent attention on tcgen05: one buffer of keys for both products, an
   CHECK(smem.raw_k.bytes + smem.raw_v.bytes == 0);
   CHECK(std::none_of(widened.launch.buffers.begin(), widened.launch.buffers.end(),
                      [](const BufferSpec& b) { return b.name == "v_descale"; }));
-  CHECK(refused({{"kv_pools", "sparse_window"}}) == "fmha has no kernel for kv_pools sparse_window with v_is_k");
+}
+
+TEST_CASE("latent attention on tcgen05: listed keys, gathered by a warpgroup of its own") {
+  const auto listed = [](const Fields& fields) {
+    Fields all{{"arch", "sm_100a"}, {"kv_pools", "sparse_window"}};
+    all.insert(all.end(), fields.begin(), fields.end());
+    return latent(all);
+  };
+  const auto refused = [&](const Fields& fields) -> std::string {
+    try {
+      make_plan(listed(fields));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const Plan plan = make_plan(listed({{"head_dim", "512"}, {"kv_cache", "mla_584"}}));
+  CHECK(plan.roles.back().name == "gather");
+  CHECK(plan.launch.tensor_maps.size() == 2);  // q and o
+  CHECK(plan.launch.steps.at(0).block[0] == 512);
+  for (const char* const name : {"k", "swa_k"})
+    CHECK(std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                      [&](const BufferSpec& b) { return b.name == name && b.dtype == "u8"; }));
+  CHECK(std::none_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
+                     [](const BufferSpec& b) { return b.name == "v" || b.name == "swa_v"; }));
+  const auto config = chosen_config<FmhaTcgen05Operator>(plan.problem.as<Fmha>());
+  const fmha_tcgen05::RegisterBudget budget = fmha_tcgen05::register_budget(config);
+  CHECK(budget.control + budget.correction + budget.softmax + budget.widening == 512);
+  // The same slots as Hopper's, whose parts write them.
+  CHECK(fmha_tcgen05::k_slot_bytes(config) == 8 * fmha_latent::kPanelBytes);
+  const std::string subject =
+      "head_dim 576/512, tile 64x64, 2 stages, 128 heads packed, two pools of keys, keys that are values too";
+  CHECK(refused({{"head_dim", "512"}, {"kv_cache", "mla_656"}})
+            .find("head_dim 512, 576 needed (columns of a token of kv_cache mla_656)") != std::string::npos);
+  CHECK(refused({{"kv_cache", "mla_656"}, {"dtype", "f16"}})
+            .find("kv_cache mla_656 beside dtype f16: its rotations are bf16, take bf16") != std::string::npos);
+  CHECK(refused({{"kv_cache", "mla_656"}, {"page_size", "24"}}).find("page_size 24") != std::string::npos);
+  CHECK(refused({{"kv_copy", "tma"}}) ==
+        subject + ": kv_copy tma with listed keys that are values too: threads gather them, take cp_async");
+  CHECK(refused({{"swizzle", "64B"}}) ==
+        subject + ": a swizzle span of 64 bytes, 128 needed for listed keys that are values too: take 128B");
+  CHECK(refused({{"tile_n", "128"}}).find("tile_n 128, 64 needed (listed keys that are values too, 16 of each warp)") !=
+        std::string::npos);
+  CHECK(refused({{"head_dim", "320"}}).find("head_dim 320, 512 or 576 needed") != std::string::npos);
+  CHECK(refused({{"split_kv", "on"}}) != "accepted");
+  CHECK(refused({{"kv_dtype", "e4m3"}}) == "fmha has no kernel for kv_dtype e4m3 with kv_pools");
 }
 
 }  // namespace fmha_latent_test
