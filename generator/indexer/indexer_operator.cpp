@@ -105,7 +105,7 @@ double IndexerOperator::score(const Config& c, const Indexer& problem) {
   const double queries =
       indexer::is_paged(c) || problem.m < 0 ? c.tile_q : std::min<double>(c.tile_q, static_cast<double>(problem.m));
   const double columns = queries * c.heads;
-  const bool is_mma = !indexer::uses_wgmma(c);
+  const bool is_mma = !indexer::uses_wgmma(c) || indexer::widens(c);  // or keys take them
   const double wanted = is_mma ? kColumnsOfMma : indexer::kMaxColumns;
   double score = columns / (0.1 * wanted + indexer::columns_of_tile(c));
   if (is_mma && indexer::columns_of_tile(c) > kColumnsOfMma) score *= 0.5;

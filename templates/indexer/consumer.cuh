@@ -45,11 +45,11 @@ __device__ __forceinline__ void load_weights(unsigned from, int i, float (&two)[
   two[1] = 0.5f * __uint_as_float(high);
 }
 
-// What a lane has of a tile of queries. Weights stay in registers with wgmma, whose columns are unrolled; mma.sync's
-// are a loop, which reads them where they lie.
+// What a lane has of a tile of queries. Weights stay in registers where holds_weights(); mma.sync's columns are a loop,
+// which reads them where they lie.
 template <Config C>
 struct Queries {
-  float weights[uses_wgmma(C) ? columns_of_tile(C) / 8 : 1][2];
+  float weights[holds_weights(C) ? columns_of_tile(C) / 8 : 1][2];
   unsigned weights_in_shared;
   unsigned scales_in_shared;  // mxfp4 as it is: those of the lane's column of eight, the quad's
   Range ranges[kKeptQueries<C>];
@@ -59,7 +59,7 @@ struct Queries {
     const int member = static_cast<int>(threadIdx.x) % 4;
     weights_in_shared = smem + smem_layout(C).weights + slot * weights_slot_bytes(C) + 8 * member;
     scales_in_shared = smem + smem_layout(C).q_scales + slot * weights_slot_bytes(C) + threadIdx.x % kWarp / 4 * 4;
-    if constexpr (uses_wgmma(C)) {
+    if constexpr (holds_weights(C)) {
 #pragma unroll
       for (int i = 0; i < columns_of_tile(C) / 8; ++i) load_weights(weights_in_shared, i, weights[i]);
     }
@@ -320,7 +320,13 @@ __device__ __forceinline__ void score_tile(const Queries<C>& queries, unsigned s
 #pragma unroll
       for (int query = 0; query < C.tile_q; ++query) {
         const int column = query * C.heads / 8 + head;
-        add_heads(queries.weights[column], d + 4 * column, sums + 2 * query);
+        if constexpr (holds_weights(C)) {
+          add_heads(queries.weights[column], d + 4 * column, sums + 2 * query);
+        } else {
+          float weights[2];
+          load_weights(queries.weights_in_shared, column, weights);
+          add_heads(weights, d + 4 * column, sums + 2 * query);
+        }
       }
   } else {
     if constexpr (!is_fp4(C)) load_scales<C>(from, scales);

@@ -80,7 +80,7 @@ inline constexpr int kKeyAlignment = 8;  // of a tile's first key: sectors of sc
 inline constexpr int kQueryTileCost = 1;
 inline constexpr int kFillColumns = 4096;  // of a row, that a warp writes in one go
 inline constexpr int kFillWarps = 3;
-inline constexpr int kMaxSmemOfMma = 101376;  // of the targets that have the least
+inline constexpr int kMaxSmemOfMma = 101376;  // of the targets that have the least, which widen nothing
 
 TESSERA_HD constexpr bool is_paged(const Config& c) { return c.kv_layout == KvLayout::paged; }
 TESSERA_HD constexpr bool uses_wgmma(const Config& c) { return c.mma_kind == MmaKind::wgmma_f16; }
@@ -117,9 +117,16 @@ TESSERA_HD constexpr int page_bytes(const Config& c) { return c.page_size * (row
 // In bytes from where the step's 16 begin.
 TESSERA_HD constexpr int place_of_pair(int quarter, int pair) { return 4 * quarter + pair % 2 * 16; }
 
+// Whether a lane has the weights of its columns in registers: with wgmma, whose columns are unrolled, where widened
+// keys leave room for them. Else they are read from shared memory at every use.
+inline constexpr int kMostColumnsBesideKeys = 192;
+TESSERA_HD constexpr bool holds_weights(const Config& c) {
+  return uses_wgmma(c) && !(widens(c) && columns_of_tile(c) > kMostColumnsBesideKeys);
+}
 // What wgmma's accumulators, the weights and the sums take, and widened keys.
 TESSERA_HD constexpr int registers_needed(const Config& c) {
-  return columns_of_tile(c) / 2 + columns_of_tile(c) / 4 + 2 * c.tile_q + 24 + (widens(c) ? 4 * steps(c) : 0);
+  return columns_of_tile(c) / 2 + (holds_weights(c) ? columns_of_tile(c) / 4 : 0) + 2 * c.tile_q + 24 +
+         (widens(c) ? 4 * steps(c) : 0);
 }
 // CTAs that a multiprocessor has room for. One is launched for each; with room for two the next launch's waits beside
 // it, its barriers and maps ready.
@@ -132,10 +139,11 @@ struct RegisterBudget {
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   if (!uses_wgmma(c) || min_ctas(c) == 2) return {};
-  return c.consumers == 1   ? RegisterBudget{0, 0, 240}
-         : c.consumers == 2 ? RegisterBudget{168, 40, 232}
-         : c.consumers == 3 ? RegisterBudget{128, 32, 160}
-                            : RegisterBudget{96, 32, 112};
+  return c.consumers == 1                ? RegisterBudget{0, 0, 240}
+         : c.consumers == 2 && widens(c) ? RegisterBudget{168, 56, 224}  // with 40 a page's eight keys were spilled
+         : c.consumers == 2              ? RegisterBudget{168, 40, 232}
+         : c.consumers == 3              ? RegisterBudget{128, 32, 160}
+                                         : RegisterBudget{96, 32, 112};
 }
 
 // Offsets from the start of shared memory, which is aligned to 1,024 bytes.
@@ -249,7 +257,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.stages % c.consumers != 0) return {Rule::stages_of_consumers, c.stages, c.consumers};
   if (uses_wgmma(c) && min_ctas(c) == 1 && registers_needed(c) > register_budget(c).consumer)
     return {Rule::registers_exceeded, registers_needed(c), register_budget(c).consumer};
-  const int most = uses_wgmma(c) ? kMaxSmemBytes : kMaxSmemOfMma;
+  const int most = uses_wgmma(c) || widens(c) ? kMaxSmemBytes : kMaxSmemOfMma;
   if (smem_bytes(c) > most) return {Rule::smem_exceeded, smem_bytes(c), most};
   return {};
 }

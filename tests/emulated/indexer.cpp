@@ -159,6 +159,7 @@ TEST_CASE("indexer: mxfp4 as it is, and widened for wgmma and mma.sync") {
   constexpr IndexFormat kFp4 = IndexFormat::mxfp4;
   check({.arch = Arch::parse("sm_120a"), .format = kFp4}, *compiler);
   check({.format = kFp4}, *compiler);
+  if (sample.takes()) check({.format = kFp4, .kv_layout = KvLayout::paged, .next_n = 4}, *compiler);
   check({.arch = Arch::parse("sm_100a"), .heads = 16, .format = kFp4, .kv_layout = KvLayout::paged, .next_n = 2},
         *compiler);
   constexpr const char* kTargets[] = {"sm_120a", "sm_100a", "sm_90a"};

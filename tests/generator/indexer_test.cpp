@@ -29,8 +29,8 @@ TEST_CASE("indexer: an illegal pin or fact is refused with the rule that it brea
   CHECK(unsupported({{"heads", "24"}}).ends_with("24 heads: 8, 16, 32 or 64"));
   CHECK(unsupported({{"head_dim", "96"}}).ends_with("head_dim 96: 32, 64 or 128"));
   CHECK(unsupported({{"head_dim", "32"}, {"format", "mxfp4"}}).ends_with("head_dim 32 with format mxfp4: 64 or 128"));
-  CHECK(unsupported({{"tile_q", "4"}, {"format", "mxfp4"}})
-            .ends_with("256 registers for accumulators and weights, 232 there: take fewer queries or consumers"));
+  CHECK(unsupported({{"tile_q", "4"}, {"consumers", "3"}, {"format", "mxfp4"}})
+            .ends_with("192 registers for accumulators and weights, 160 there: take fewer queries or consumers"));
   CHECK(unsupported({{"score_dtype", "f16"}}).ends_with("scores of f16: f32 or bf16"));
   CHECK(unsupported({{"kv_layout", "dense"}}).ends_with("kv_layout dense: ragged or paged"));
   CHECK(unsupported({{"kv_layout", "paged"}, {"page_size", "48"}})
@@ -69,8 +69,10 @@ TEST_CASE("indexer: as many columns as instructions and registers have, of queri
   CHECK(kernel({{"kv_layout", "paged"}}) == "tessera_indexer_sm90a_h64_d128_f32_p64_n1_wgmma_q1_w2_s10");
   CHECK(kernel({{"arch", "sm_120a"}}) == "tessera_indexer_sm120a_h64_d128_f32_mma_q2_w2_s6");
   CHECK(kernel({{"format", "mxfp4"}}) == "tessera_indexer_sm90a_h64_d128_f32_mxfp4_wgmma_q2_w2_s24");
+  CHECK(kernel({{"format", "mxfp4"}, {"kv_layout", "paged"}, {"next_n", "4"}}) ==
+        "tessera_indexer_sm90a_h64_d128_f32_mxfp4_p64_n4_wgmma_q4_w2_s12");
   CHECK(kernel({{"arch", "sm_100a"}, {"format", "mxfp4"}}) ==
-        "tessera_indexer_sm100a_h64_d128_f32_mxfp4_mma_q2_w2_s10");
+        "tessera_indexer_sm100a_h64_d128_f32_mxfp4_mma_q2_w2_s24");
   CHECK(kernel({{"arch", "sm_120a"}, {"format", "mxfp4"}, {"kv_layout", "paged"}}) ==
         "tessera_indexer_sm120a_h64_d128_f32_mxfp4_p64_n1_mma_q1_w2_s12");
 }
