@@ -15,6 +15,13 @@ enum class Vectors { none, avx2, avx512 };
 #define TESSERA_FOR_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
 #define TESSERA_FOR_AVX2 [[gnu::target("avx2,fma")]]
 
+// After TESSERA_LANE_LOOP: the vectors of the loop without a loop around them, 32-bit lanes of AVX2.
+#if defined(__clang__)
+#define TESSERA_FOUR_VECTORS
+#else
+#define TESSERA_FOUR_VECTORS _Pragma("GCC unroll 4")
+#endif
+
 inline Vectors find_vectors() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
@@ -34,6 +41,7 @@ struct Lift {
     const std::tuple<const S*...> from{w.reg<S>(in.op[I + 1].offset)...};
     if (active == kAllLanes) [[likely]] {
       TESSERA_LANE_LOOP
+      TESSERA_FOUR_VECTORS
       for (int lane = 0; lane < kLanes; ++lane) d[lane] = F{}(std::get<I>(from)[lane]...);
       return Step::next;
     }

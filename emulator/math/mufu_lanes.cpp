@@ -2,7 +2,8 @@
 // one. What is ordinary is computed here; zeros, subnormals, infinities, NaNs and what a form scales go to its
 // function.
 //
-// A table's sums are integers below 2^53, so double holds them and its products exactly. The folded square is not
+// A table's sums are integers below 2^53, so double holds them and its products exactly, in a unit of
+// 2^-16 or 2^-17 too. The folded square is not
 // looked up (256 KiB, which caches hold badly) but made of its parts (squares()).
 #include <array>
 #include <cstring>
@@ -27,26 +28,27 @@ std::uint32_t (*function_of(SpecialForm form))(std::uint32_t) {
 namespace {
 
 #if defined(__x86_64__)
-#define TESSERA_AVX2 [[gnu::target("avx2"), gnu::always_inline]] inline
+#define TESSERA_AVX2 [[gnu::target("avx2,fma"), gnu::always_inline]] inline
 
-/// A table as doubles, a row of 32 bytes: one load. kHalves: c1 is for the fraction without its lowest bit's half (17
-/// bits).
+/// A table as doubles in its unit, a row of 32 bytes: one load. kHalves: c1 is for the fraction without its lowest
+/// bit's half (17 bits).
 template <std::size_t kRows>
 struct Rows {
   alignas(64) std::array<std::array<double, 4>, kRows> rows{};
-  constexpr explicit Rows(const Quadratic (&table)[kRows], bool halves) {
+  constexpr Rows(const Quadratic (&table)[kRows], bool halves, double unit) {
     for (std::size_t i = 0; i < kRows; ++i)
-      rows[i] = {static_cast<double>(table[i].c0), static_cast<double>(halves ? table[i].c1 / 2 : table[i].c1),
-                 static_cast<double>(table[i].c2) * 2, 0.0};
+      rows[i] = {static_cast<double>(table[i].c0) * unit,
+                 static_cast<double>(halves ? table[i].c1 / 2 : table[i].c1) * unit,
+                 static_cast<double>(table[i].c2) * 2 * unit, 0.0};
   }
 };
 template <std::size_t kRows>
-Rows(const Quadratic (&)[kRows], bool) -> Rows<kRows>;
-constexpr Rows kEx2Rows(kEx2, true);
-constexpr Rows kRcpRows(kRcp, false);
-constexpr Rows kRsqrtRows(kRsqrt, true);
-constexpr Rows kSqrtRows(kSqrt, true);
-constexpr Rows kLg2Rows(kLg2, true);
+Rows(const Quadratic (&)[kRows], bool, double) -> Rows<kRows>;
+constexpr Rows kEx2Rows(kEx2, true, 0x1p-16);
+constexpr Rows kRcpRows(kRcp, false, 0x1p-16);
+constexpr Rows kRsqrtRows(kRsqrt, true, 0x1p-16);
+constexpr Rows kSqrtRows(kSqrt, true, 0x1p-17);
+constexpr Rows kLg2Rows(kLg2, true, 1.0);
 
 TESSERA_AVX2 __m256i words(std::uint32_t value) { return _mm256_set1_epi32(static_cast<int>(value)); }
 
@@ -98,9 +100,8 @@ TESSERA_AVX2 __m256d evaluate(const Table& table, const std::uint32_t* row, __m1
   const __m256d c0 = _mm256_permute2f128_pd(even_low, even_high, 0x20);
   const __m256d c1 = _mm256_permute2f128_pd(_mm256_unpackhi_pd(r0, r1), _mm256_unpackhi_pd(r2, r3), 0x20);
   const __m256d c2 = _mm256_permute2f128_pd(even_low, even_high, 0x31);
-  const __m256d line = _mm256_mul_pd(c1, _mm256_cvtepi32_pd(x));
-  const __m256d curve = _mm256_mul_pd(c2, _mm256_cvtepi32_pd(squared));
-  return _mm256_add_pd(_mm256_add_pd(c0, line), curve);
+  const __m256d line = _mm256_fmadd_pd(c1, _mm256_cvtepi32_pd(x), c0);  // exact, as the sum is
+  return _mm256_fmadd_pd(c2, _mm256_cvtepi32_pd(squared), line);
 }
 template <class Table>
 TESSERA_AVX2 Halves evaluate(const Table& table, const Place& place, __m256i squared) {
@@ -112,10 +113,9 @@ TESSERA_AVX2 Halves evaluate(const Table& table, const Place& place, __m256i squ
 TESSERA_AVX2 __m256 as_floats(__m256d low, __m256d high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high), 1);
 }
-/// S in units of 2^-16, or of 2^-17 where it is twice as large, cut: at most 2^24, so a float holds it.
-TESSERA_AVX2 __m256 cut16(const Halves& s, double unit = 0x1p-16) {
-  const __m256d factor = _mm256_set1_pd(unit);
-  return as_floats(_mm256_floor_pd(_mm256_mul_pd(s.low, factor)), _mm256_floor_pd(_mm256_mul_pd(s.high, factor)));
+/// S, cut: at most 2^24, so a float holds it.
+TESSERA_AVX2 __m256 cut(const Halves& s) {
+  return _mm256_cvtepi32_ps(_mm256_set_m128i(_mm256_cvttpd_epi32(s.high), _mm256_cvttpd_epi32(s.low)));
 }
 /// value * 2^exponent with the unit's flush and overflow.
 TESSERA_AVX2 __m256i scaled(__m256 value, __m256i exponent) {
@@ -153,7 +153,7 @@ struct Ex2 {
   TESSERA_AVX2 static Place place(__m256i x) { return place17(fraction_of(fixed_point(x))); }
   TESSERA_AVX2 static Eight finish(__m256i x, const Halves& s) {
     const __m256i magnitude = _mm256_and_si256(x, words(0x7FFFFFFF)), sign = _mm256_srai_epi32(x, 31);
-    const __m256i result = scaled(cut16(s), _mm256_sub_epi32(_mm256_srai_epi32(fixed_point(x), 23), words(23)));
+    const __m256i result = scaled(cut(s), _mm256_sub_epi32(_mm256_srai_epi32(fixed_point(x), 23), words(23)));
     __m256i is_plain = within(magnitude, 0x007FFFFF, 0x43800000);
     if constexpr (kFull) {  // from -126 on
       const __m256i small = _mm256_cmpgt_epi32(magnitude, words(0x42FC0000));
@@ -173,7 +173,7 @@ struct Rcp {
   TESSERA_AVX2 static Eight finish(__m256i x, const Halves& s) {
     const __m256i magnitude = _mm256_and_si256(x, words(0x7FFFFFFF)), sign = _mm256_and_si256(x, words(0x80000000));
     const __m256i exponent = _mm256_sub_epi32(_mm256_srli_epi32(magnitude, 23), words(127));
-    const __m256i result = scaled(cut16(s), _mm256_sub_epi32(words(static_cast<std::uint32_t>(-24)), exponent));
+    const __m256i result = scaled(cut(s), _mm256_sub_epi32(words(static_cast<std::uint32_t>(-24)), exponent));
     return {_mm256_or_si256(result, sign), within(magnitude, 0x007FFFFF, kFull ? 0x7E800000 : kInfinityF32)};
   }
 };
@@ -200,10 +200,10 @@ struct Root {
     const __m256i is_normal = within(x, 0x007FFFFF, kInfinityF32);
     if constexpr (kReciprocal) {
       const __m256i is_power = _mm256_cmpeq_epi32(fraction_of(x), _mm256_setzero_si256());
-      return {scaled(cut16(s), _mm256_sub_epi32(words(static_cast<std::uint32_t>(-24)), half)),
+      return {scaled(cut(s), _mm256_sub_epi32(words(static_cast<std::uint32_t>(-24)), half)),
               _mm256_andnot_si256(is_power, is_normal)};
     } else {
-      return {scaled(cut16(s, 0x1p-17), _mm256_add_epi32(words(static_cast<std::uint32_t>(-23)), half)), is_normal};
+      return {scaled(cut(s), _mm256_add_epi32(words(static_cast<std::uint32_t>(-23)), half)), is_normal};
     }
   }
 };
@@ -256,7 +256,7 @@ auto unit_of() {
 }
 
 template <SpecialForm kForm>
-[[gnu::target("avx2")]] void lanes_avx2(const std::uint32_t* x, std::uint32_t* result, std::uint32_t active) {
+[[gnu::target("avx2,fma")]] void lanes_avx2(const std::uint32_t* x, std::uint32_t* result, std::uint32_t active) {
   using Unit = decltype(unit_of<kForm>());
   __m256i in[4], squared[4];
   Place places[4];
@@ -292,7 +292,7 @@ auto table_of(std::integer_sequence<int, kForms...>) {
 
 void special_lanes(SpecialForm form, const std::uint32_t* x, std::uint32_t* result, std::uint32_t active) {
 #if defined(__x86_64__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
   static const auto forms = table_of(std::make_integer_sequence<int, 10>());
   if (has_avx2) return forms[static_cast<std::size_t>(form)](x, result, active);
 #endif
