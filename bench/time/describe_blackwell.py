@@ -11,6 +11,7 @@ import sys
 
 FOLDER = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2] / "emulator/time/gpus")
 
+JUDGED = 15.6  # median error in percent of the half of bench/time/blackwell.py that judges
 QR = "ademeure/QuickRunCUDA@4f6ee52 b300_clean (B300, 2.03 GHz)"
 MD = "markdewing/AI_kernels latency@0d701ad"
 SK = "florianmattana/sass-king@6d0fcda (RTX 5070 Ti)"
@@ -30,7 +31,9 @@ def base_of(name, base):
             known = source if source.startswith(("as on", "not known")) else f"as on the {name}: {source}"
             return {**node, "source": known, "certainty": "inferred"}
         return {key: mark(value) if isinstance(value, dict) else value for key, value in node.items()}
-    return mark(copy.deepcopy(base))
+    marked = mark(copy.deepcopy(base))
+    marked.pop("judged", None)  # of the base
+    return marked
 
 
 def put(gpu, changes):
@@ -169,6 +172,10 @@ def main():
         "hbm/terabytes_per_second": leaf(0.256, "273 GB/s by the pins; the part that reads reach on the B200 "
                                                 "(7.2 of 7.67)", "inferred"),
     }, 1)
+    judged = leaf(JUDGED, "points of the half that judges, by others on a B200 and an RTX 5090, the second judgement "
+                          "(bench/results/time-blackwell.md)", "measured")
+    for gpu in (b200, rtx5090):
+        gpu["judged"] = {"median_error_percent": judged}
     for form in gb10["mma"].values():
         form["flop_per_clock"]["source"] = "as on the PRO 6000: " + form["flop_per_clock"]["source"]
         form["flop_per_clock"]["certainty"] = "inferred"

@@ -303,8 +303,20 @@ double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
         gpu_.tcgen05.find(fmt::format("cg{} m{} {}", work.cta_group, work.m, work.a_in_tmem ? "tmem" : "smem"));
     form = found != gpu_.tcgen05.end() ? found->second : TensorForm{0.5, 0, 0, 100};
   }
-  const double start = std::max({time_, sm.tensor, peer != nullptr ? peer->tensor : 0});
   const double took = form.interval(work.n);
+  // Copies to Tensor Memory have a way of their own; products begin when those that were issued before are over.
+  const double copied = std::max(sm.tensor_copy, peer != nullptr ? peer->tensor_copy : 0);
+  if (work.n == 0) {
+    const double over = std::max(time_, copied) + took;
+    for (SmClock* one : {&sm, peer}) {
+      if (one == nullptr) continue;
+      one->tensor_copy = over;
+      one->tensor_copy_busy += took;
+    }
+    sm.tensor_done = std::max(sm.tensor_done, over);
+    return over;
+  }
+  const double start = std::max({time_, copied, sm.tensor, peer != nullptr ? peer->tensor : 0});
   for (SmClock* one : {&sm, peer}) {
     if (one == nullptr) continue;
     one->tensor = start + took;
@@ -427,11 +439,13 @@ void Clock::add_to(LaunchTime& result) const {
     sum.engine_busy += sm.engine_busy;
     sum.path_busy += sm.path_busy;
     sum.l1_busy += sm.l1_busy;
+    sum.tensor_copy_busy += sm.tensor_copy_busy;
     sum.to_cluster_busy += sm.to_cluster_busy;
     sum.hbm_busy += sm.hbm_busy;
   }
   const auto add = [&](const char* name, double busy) { result.units.push_back({name, total > 0 ? busy / total : 0}); };
   add("tensor core", sum.tensor_busy + sum.pipe_busy[static_cast<std::size_t>(Pipe::tensor)]);
+  add("Tensor Memory copies", sum.tensor_copy_busy);
   add("issue slots", sum.issue_busy);
   add("fma pipe", sum.pipe_busy[static_cast<std::size_t>(Pipe::fma)]);
   add("alu pipe", sum.pipe_busy[static_cast<std::size_t>(Pipe::alu)]);

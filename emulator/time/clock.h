@@ -95,6 +95,7 @@ struct SmClock {
   };
   std::vector<SubCore> sub_cores;
   double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, hbm = 0, to_cluster = 0;
+  double tensor_copy = 0, tensor_copy_busy = 0;  ///< tcgen05.cp
   double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, hbm_busy = 0, l1_busy = 0;
   double tensor_8_bit = 0, to_cluster_busy = 0;  ///< tensor_8_bit: of tensor_busy
   L1 l1{};

@@ -207,6 +207,10 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
       gpu.l2_bytes_per_clock_sm <= 0 || gpu.l2_bytes_per_clock <= 0 || gpu.hbm_bytes_per_us <= 0 ||
       gpu.cluster_bytes_per_clock <= 0)
     reader.refuse("a rate of bytes must be more than 0");
+  if (json.contains("judged")) {
+    gpu.judged.median_percent = reader.leaf("judged", "median_error_percent");
+    gpu.judged.source = json.at("judged").at("median_error_percent").at("source").get<std::string>();
+  }
   read_classes(reader, gpu);
   read_wgmma(reader, gpu);
   read_tcgen05(reader, gpu);
@@ -217,6 +221,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
 int sms_of(const GpuTime& gpu) { return gpu.sms; }
 const std::string& arch_of(const GpuTime& gpu) { return gpu.arch; }
 const std::string& name_of(const GpuTime& gpu) { return gpu.name; }
+PredictionError error_of(const GpuTime& gpu) { return gpu.judged; }
 
 std::vector<std::string> gpu_time_names() {
   std::vector<std::string> names;

@@ -99,6 +99,8 @@ struct GpuTime {
   double cluster_bytes_per_clock = 0;  ///< that a multiprocessor sends to another's shared memory
   double atomic_latency = 0;
 
+  PredictionError judged;
+
   const ClassTime& class_of(const std::string& name) const;
 };
 

@@ -213,7 +213,7 @@ TEST_CASE("time: mma.sync keeps the rate of its type, and a chain its latency") 
 }
 
 TEST_CASE("time: without values tcgen05 takes its time, and nobody looks at what was not computed") {
-  const auto time_of_products = [](int count) {
+  const auto time_of_products = [](int count, int copies = 0) {
     DeviceOptions options;
     options.time = find_gpu_time("b200");
     options.arch = arch_of(*options.time);
@@ -222,16 +222,19 @@ TEST_CASE("time: without values tcgen05 takes its time, and nobody looks at what
     EmulatedDevice device(options);
     std::string body =
         "mov.u32 r6, bar;\nadd.u32 r7, r1, 16384;\nsetp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\n"
-        "setp.lt.u32 p, r0, 32;\n@p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r1], 256;\nbar.sync 0;\n"
+        "setp.lt.u32 p, r0, 32;\n@p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r1], 512;\nbar.sync 0;\n"
         "ld.shared.u32 r8, [r1];\nmov.u32 r9, 138413200;\nshr.u32 r10, r7, 4;\ncvt.u64.u32 d2, r10;\n"
         "or.b64 d2, d2, 0x4000404000000000;\n";  // the descriptor's fixed fields: 128-byte swizzle, 1,024 bytes apart
-    for (int i = 0; i < count; ++i) body += "@q tcgen05.mma.cta_group::1.kind::f16 [r8], d2, d2, r9, p;\n";
+    body += "add.u32 r12, r8, 256;\n";
+    for (int i = 0; i < count; ++i)
+      body += repeated("@q tcgen05.cp.cta_group::1.128x128b [r12], d2;\n", copies) +
+              "@q tcgen05.mma.cta_group::1.kind::f16 [r8], d2, d2, r9, p;\n";
     body +=
         "@q tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [r6];\n"
         "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n"
         "tcgen05.fence::after_thread_sync;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {r11}, [r8];\n"
         "tcgen05.wait::ld.sync.aligned;\nbar.sync 0;\nsetp.lt.u32 p, r0, 32;\n"
-        "@p tcgen05.dealloc.cta_group::1.sync.aligned.b32 r8, 256;\n";
+        "@p tcgen05.dealloc.cta_group::1.sync.aligned.b32 r8, 512;\n";
     std::string text = entry(body);
     text.replace(text.find("sm_90a"), 6, options.arch);
     std::vector<std::uint32_t> values(1024);
@@ -244,6 +247,13 @@ TEST_CASE("time: without values tcgen05 takes its time, and nobody looks at what
   CHECK((many.cycles - few.cycles) / 64 == doctest::Approx(128).epsilon(0.01));  // N / 2
   REQUIRE(!many.roles.empty());
   CHECK(many.roles.front().waits.at("tensor core") > 64 * 100);
+  // Copies go beside products, until they take longer.
+  const auto step = [&](int copies) {
+    return (time_of_products(80, copies).cycles - time_of_products(16, copies).cycles) / 64;
+  };
+  const double copy = find_gpu_time("b200")->tcgen05_copy;
+  CHECK(step(2) == doctest::Approx(128).epsilon(0.01));
+  CHECK(step(4) == doctest::Approx(4 * copy).epsilon(0.01));
 }
 
 TEST_CASE("time: results are those without a clock") {
@@ -272,6 +282,9 @@ TEST_CASE("time: descriptions") {
     CHECK(!gpu->mma.empty());
   }
   CHECK(find_gpu_time("RTX 5090")->sms == 170);
+  CHECK(error_of(*find_gpu_time("h200")).median_percent > 0);
+  CHECK(!error_of(*find_gpu_time("b200")).source.empty());
+  CHECK(error_of(*find_gpu_time("gb10")).source.empty());
   const IntervalTable table{{{64, 32}, {128, 64}, {256, 128}}};
   CHECK(table.at(8) == 32);
   CHECK(table.at(96) == 48);

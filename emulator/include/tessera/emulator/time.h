@@ -25,6 +25,13 @@ int sms_of(const GpuTime& gpu);
 const std::string& arch_of(const GpuTime& gpu);
 const std::string& name_of(const GpuTime& gpu);
 
+/// How far predictions for a GPU were off where they could be compared.
+struct PredictionError {
+  double median_percent = 0;
+  std::string source;  ///< with what they were compared; empty: with nothing
+};
+PredictionError error_of(const GpuTime& gpu);
+
 /// Warps of a CTA that do one thing, over all simulated CTAs: means of a warp, in cycles.
 struct RoleTime {
   int first_warp = 0, last_warp = 0;
