@@ -1,4 +1,5 @@
-// tessera plan: what would be compiled and launched, and why. Pure: no compiler, no cache, no GPU.
+// tessera plan: what would be compiled and launched, and why. Pure: no compiler, no cache, no GPU; with --time the
+// kernel is compiled, and its time on a described GPU predicted.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 
 #include "cli/json_stream.h"
 #include "cli/planned_list.h"
+#include "cli/predicted_time.h"
 #include "cli/size_flags.h"
+#include "emulator/time/report.h"
 #include "generator/plan_json.h"
 #include "tessera/error.h"
 #include "tessera/internal/parallel.h"
@@ -164,6 +167,34 @@ void append_rejected(std::string& out, const Plan& plan) {
     out += fmt::format("  {:<34} {}\n", rejection.candidate, rejection.reason);
 }
 
+/// What --time says of the plan's kernel.
+void append_predicted(std::string& out, const PredictedTime& predicted, const emulator::GpuTime& gpu) {
+  out += "\npredicted (docs/time.md)\n";
+  if (!predicted.fault.empty()) {
+    out += fmt::format("  no time: {}\n", predicted.fault);
+    return;
+  }
+  std::vector<std::string> limits, sizes;
+  for (const emulator::LaunchTime& kernel : predicted.kernels) limits.push_back(kernel.limit);
+  for (const auto& [name, value] : predicted.sizes) sizes.push_back(fmt::format("{} {}", name, value));
+  out += fmt::format("  {}: {:.1f} us, limit: {}\n  at {}\n  {}\n", emulator::name_of(gpu),
+                     emulator::total_microseconds(predicted.kernels), fmt::join(limits, "; "), fmt::join(sizes, ", "),
+                     error_text(gpu));
+}
+
+OrderedJson predicted_json(const PredictedTime& predicted, const emulator::GpuTime& gpu) {
+  if (!predicted.fault.empty()) return {{"gpu", emulator::name_of(gpu)}, {"fault", predicted.fault}};
+  OrderedJson json{{"gpu", emulator::name_of(gpu)},
+                   {"time_us", emulator::total_microseconds(predicted.kernels)},
+                   {"limits", OrderedJson::array()},
+                   {"sizes", predicted.sizes}};
+  for (const emulator::LaunchTime& kernel : predicted.kernels) json["limits"].push_back(kernel.limit);
+  const emulator::PredictionError error = emulator::error_of(gpu);
+  json["median_error_percent"] = error.source.empty() ? OrderedJson() : OrderedJson(error.median_percent);
+  json["compared_with"] = error.source;
+  return json;
+}
+
 /// Problems without a plan, of which a list may have many with few reasons.
 class RejectedPlans {
  public:
@@ -206,14 +237,20 @@ class PlanCommand final : public Command {
         "Prints the Config, the operands with their tensor-map types, the matrix instruction, the shared-memory map,\n"
         "Tensor Memory, the warp roles with their registers, the launches, the workspace between them and every other\n"
         "candidate with the reason against it. With all sizes given the tensor maps are resolved and checked against\n"
-        "the driver's rules, offline.\n",
+        "the driver's rules, offline.\n"
+        "\n"
+        "With --time GPU the kernel is compiled too, and the time that it would take there is predicted, with the\n"
+        "error that such predictions had where they were compared (docs/time.md). No GPU is needed.\n",
         {"tessera plan fmha --head-dim 128 --mask causal",
          "tessera plan fmha --tile-m 128 --tile-n 128 --stages 3 --head-dim 256   (why it is refused)",
-         "tessera plan fmha --batch 4 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --seqlen-k 4096 --json"}};
+         "tessera plan fmha --batch 4 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --seqlen-k 4096 --json",
+         "tessera plan gemm --arch sm_100a --m 4096 --n 4096 --k 4096 --time b200"}};
   }
   void add_flags(FlagSet& flags) override {
     flags.positional("OP", subject_);
     flags.group("Flags");
+    flags.text("--time", "GPU", time_,
+               "predict the time on that GPU: b200 or another of docs/time.md, or a file (JSON)");
     size_flags_.add_to(flags);
     selectors_.add_to(flags);
   }
@@ -224,6 +261,7 @@ class PlanCommand final : public Command {
     size_flags_.parse();
     const ProblemList list = read_problems(subject_, selectors_);
     size_flags_.check(list);
+    if (!time_.empty()) gpu_ = emulator::find_gpu_time(time_);
     return list.count() == 1 ? run_single(call, list.front()) : run_many(call, list);
   }
 
@@ -240,20 +278,21 @@ class PlanCommand final : public Command {
   ExitCode run_single(Call& call, const Problem& problem) {
     const Plan plan = make_plan(problem);
     const Checked checked = check_sizes(plan, problem, size_flags_);
+    if (gpu_ != nullptr) check_target(plan, *gpu_, time_);
     if (call.is_json())
-      call.print_json(json_of(plan, checked));
+      call.print_json(json_of(call, plan, checked));
     else
-      call.print(text_of(plan, checked));
+      call.print(text_of(call, plan, checked));
     for (const std::string& why : checked.problems) call.complain(fmt::format("refused: {}", why));
     return checked.problems.empty() ? kOk : kUnsupported;
   }
 
-  Rendered rendered(const Problem& problem, bool is_json) const {
+  Rendered rendered(Call& call, const Problem& problem) const {
     Rendered one;
     try {
       const Plan plan = make_plan(problem);
       const Checked checked = check_sizes(plan, problem, size_flags_);
-      one.text = is_json ? json_of(plan, checked).dump(2) : text_of(plan, checked);
+      one.text = call.is_json() ? json_of(call, plan, checked).dump(2) : text_of(call, plan, checked);
       if (!checked.problems.empty()) one.size_refusal = checked.problems.front();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::usage) throw;
@@ -281,8 +320,7 @@ class PlanCommand final : public Command {
     };
     for_each_batch(list, kPlansAtOnce, [&](const std::vector<Problem>& problems, std::size_t start) {
       std::vector<Rendered> plans(problems.size());
-      in_parallel(problems.size(), call.jobs(),
-                  [&](std::size_t i) { plans[i] = rendered(problems[i], call.is_json()); });
+      in_parallel(problems.size(), call.jobs(), [&](std::size_t i) { plans[i] = rendered(call, problems[i]); });
       for (std::size_t i = 0; i < plans.size(); ++i) {
         if (plans[i].rejected.empty()) {
           print(plans[i]);
@@ -306,11 +344,14 @@ class PlanCommand final : public Command {
     return is_first || is_any_refused ? kUnsupported : kOk;
   }
 
-  static std::string text_of(const Plan& plan, const Checked& checked) {
+  bool is_predicted(const Checked& checked) const { return gpu_ != nullptr && checked.problems.empty(); }
+
+  std::string text_of(Call& call, const Plan& plan, const Checked& checked) const {
     std::string out;
     append_config(out, plan);
     append_resources(out, plan);
     append_costs(out, plan);
+    if (is_predicted(checked)) append_predicted(out, predicted_time(*call.jit().kernel(plan), gpu_, time_), *gpu_);
     append_launch(out, plan);
     append_recipes(out, plan);
     append_resolved(out, plan, checked);
@@ -318,8 +359,10 @@ class PlanCommand final : public Command {
     return out;
   }
 
-  static OrderedJson json_of(const Plan& plan, const Checked& checked) {
+  OrderedJson json_of(Call& call, const Plan& plan, const Checked& checked) const {
     OrderedJson json = to_json(plan, true);
+    if (is_predicted(checked))
+      json["predicted"] = predicted_json(predicted_time(*call.jit().kernel(plan), gpu_, time_), *gpu_);
     if (checked.is_checked) json["size_problems"] = checked.problems;
     if (checked.is_checked && !checked.sizes.unknown.empty()) json["sizes_unknown"] = checked.sizes.unknown;
     if (checked.is_checked && checked.sizes.unknown.empty() && checked.problems.empty())
@@ -327,7 +370,8 @@ class PlanCommand final : public Command {
     return json;
   }
 
-  std::string subject_;
+  std::string subject_, time_;
+  std::shared_ptr<const emulator::GpuTime> gpu_;  ///< that --time names
   SizeFlags size_flags_;
   SelectorFlags selectors_;
 };

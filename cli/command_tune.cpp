@@ -9,9 +9,9 @@
 
 #include "cli/call.h"
 #include "cli/device_run.h"
+#include "cli/predicted_time.h"
 #include "cli/rejections.h"
 #include "cli/run_operator.h"
-#include "cli/time_inputs.h"
 #include "emulator/time/report.h"
 #include "generator/tuning.h"
 #include "tessera/emulator/device.h"
@@ -188,23 +188,15 @@ class TuneCommand final : public Command {
 
   ExitCode predict_one(Call& call, const std::shared_ptr<const emulator::GpuTime>& gpu, const Problem& problem,
                        Tuning& tuning, OrderedJson& results) const {
-    const std::string arch = make_plan(problem).arch.to_string();
-    const auto target = parse_arch(arch), own = parse_arch(emulator::arch_of(*gpu));
-    if (!target || !own || !runs_on(*target, own->compute_major(), own->compute_minor()))
-      throw Error(ErrorKind::usage, fmt::format("--time {}: {} runs {}, and the problem is for {}", time_,
-                                                emulator::name_of(*gpu), emulator::arch_of(*gpu), arch));
-    emulator::DeviceOptions options;
-    options.arch = emulator::arch_of(*gpu);
-    options.time = gpu;
-    options.skips_values = true;
-    options.num_sms = emulator::sms_of(*gpu);
+    check_target(make_plan(problem), *gpu, time_);
     std::vector<Candidate> candidates = compiled_candidates(call, problem);
     const std::string planned = candidates.front().kernel->plan().kernel;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       call.progress(
           fmt::format("predicting [{}/{}] {}", i + 1, candidates.size(), candidates[i].kernel->plan().kernel));
-      emulator::EmulatedDevice device(options);
-      predict_time(candidates[i], device);
+      const PredictedTime predicted = predicted_time(*candidates[i].kernel, gpu, time_);
+      candidates[i].fault = predicted.fault;
+      candidates[i].time_us = emulator::total_microseconds(predicted.kernels);
     }
     call.clear_progress();
     const auto failed =
@@ -222,21 +214,6 @@ class TuneCommand final : public Command {
     report(call, problem, choice, planned, results);
     tuning.set(problem, std::move(choice));
     return kOk;
-  }
-
-  static void predict_time(Candidate& candidate, emulator::EmulatedDevice& device) {
-    const Plan& plan = candidate.kernel->plan();
-    const std::unique_ptr<RunOperator> op = make_run_operator(operator_name(candidate.problem));
-    const LaunchSizes launch(plan.launch);
-    RunFlags flags;
-    const std::vector<std::int64_t> sizes = sizes_of_run(*op, plan, flags, device.info());
-    flags.sizes = launch.by_name(sizes);
-    const auto inputs = inputs_for_time(*op, plan, launch, sizes, flags);
-    DeviceRun run(device, *candidate.kernel, sizes, op->scalars(plan, flags), inputs);
-    run.launch();
-    for (const emulator::EmulatorFinding& finding : device.take_findings())
-      if (finding.is_failure) candidate.fault = finding.to_string();
-    candidate.time_us = emulator::total_microseconds(device.take_times());
   }
 
   /// A median of launches; a candidate that does not launch here is out.

@@ -1,7 +1,7 @@
 // tessera plan: memory budgets, several launches and the workspace between them, in text and JSON.
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/command.h"
+#include "tests/cli/machine.h"
 
 namespace tessera::cli {
 namespace {
@@ -61,6 +61,33 @@ TEST_CASE("plan says whose view the config of a transposed tile is, and why size
   const Json problems = Json::parse(refused.out)["size_problems"];
   REQUIRE(!problems.empty());
   CHECK(has(problems[0].get<std::string>(), "lda must be a multiple of 8"));
+}
+
+TEST_CASE("plan --time: the predicted time, for which GPU, and how far off such predictions were") {
+  Terminal terminal;
+  CHECK(terminal.run({"plan", "gemv", "--time", "h1000"}).err.find("tessera: --time h1000: no such GPU: ") == 0);
+  CHECK(terminal.run({"plan", "gemv", "--arch", "sm_100a", "--time", "h200"}).err ==
+        "tessera: --time h200: H200 runs sm_90a, and the problem is for sm_100a\n");
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::vector<std::string> words{"plan", "gemv", "--arch", "sm_90a", "--m",
+                                       "512",  "--k",  "512",    "--time", "h200"};
+  const std::string text = machine.terminal.run(words).out;
+  CHECK_MESSAGE(has(text, "\npredicted (docs/time.md)\n  H200: "), text);
+  CHECK(has(text, " us, limit: "));
+  CHECK(has(text, "k 512"));
+  CHECK(has(text, "\n  not measured; where predictions were compared their median error was "));
+  std::vector<std::string> as_json = words;
+  as_json.push_back("--json");
+  const Json small = Json::parse(machine.terminal.run(as_json).out).at("predicted");
+  CHECK(small.at("gpu") == "H200");
+  CHECK(small.at("time_us").get<double>() > 2);  // a launch alone takes that
+  CHECK(small.at("median_error_percent").get<double>() > 0);
+  CHECK(!small.at("compared_with").get<std::string>().empty());
+  as_json[5] = as_json[7] = "8192";
+  const Json large = Json::parse(machine.terminal.run(as_json).out).at("predicted");
+  CHECK(large.at("time_us").get<double>() > 4 * small.at("time_us").get<double>());
+  CHECK(!Json::parse(machine.terminal.run({"plan", "gemv", "--json"}).out).contains("predicted"));
 }
 
 TEST_CASE("plans of a list are one JSON value, as it would be printed in one go, whatever is among them") {
