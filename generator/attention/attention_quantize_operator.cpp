@@ -11,6 +11,7 @@
 #include "generator/candidates.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"
@@ -19,7 +20,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxLength = 2147418112;  // as attention's
 constexpr std::int64_t kQuantizeMaxHeads = 1 << 16, kQuantizeMaxStride = std::int64_t{1} << 40;
 constexpr int kLoadElements = 8;  // 16 bytes
 
@@ -362,9 +362,9 @@ std::span<const Selector> attention_quantize_fields() {
 
 namespace {
 
-constexpr FamilyRow kQuantizeFamilies[] = {family_row<AttentionQuantizeOperator>("rows", kAllTargets)};
+constexpr FamilyRow kAttentionQuantizeFamilies[] = {family_row<AttentionQuantizeOperator>("rows", kAllTargets)};
 constexpr OperatorType kQuantizeType =
-    make_operator_type<AttentionQuantize>(attention_quantize_fields, kQuantizeFamilies);
+    make_operator_type<AttentionQuantize>(attention_quantize_fields, kAttentionQuantizeFamilies);
 
 }  // namespace
 

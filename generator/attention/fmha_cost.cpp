@@ -8,11 +8,9 @@
 
 #include "generator/model_device.h"
 
-namespace tessera {
+namespace tessera::fmha {
 
 namespace {
-
-using fmha::Config;
 
 constexpr double kSms = kHopper.sms;
 constexpr double kLaunchCycles = 6950;         // from one event to the other beside the work
@@ -283,4 +281,4 @@ double fmha_cost(const Config& c, const Fmha& problem) {
 
 double fmha_cost_us(double cycles) { return cycles / kHopper.clock_ghz / 1000; }
 
-}  // namespace tessera
+}  // namespace tessera::fmha

@@ -19,7 +19,7 @@
 #include "spec/fmha.h"
 #include "tessera/problem.h"
 
-namespace tessera {
+namespace tessera::fmha {
 
 /// Whether the problem says enough: batch, heads and lengths.
 bool has_fmha_cost(const Fmha& problem);
@@ -29,5 +29,13 @@ double fmha_cost(const fmha::Config& config, const Fmha& problem);
 
 /// Cycles as microseconds at the clock that the model's rates are for.
 double fmha_cost_us(double cycles);
+
+}  // namespace tessera::fmha
+
+namespace tessera {
+
+using fmha::fmha_cost;
+using fmha::fmha_cost_us;
+using fmha::has_fmha_cost;
 
 }  // namespace tessera

@@ -8,11 +8,9 @@
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::fmha {
 
 namespace {
-
-using fmha::Config;
 
 FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
@@ -166,4 +164,4 @@ std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha

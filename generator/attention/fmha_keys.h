@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "generator/attention/fmha_operator.h"
+#include "generator/launch_limits.h"
 
 namespace tessera {
-
-inline constexpr std::int64_t kMaxLength =
-    (std::int64_t{1} << 31) - (1 << 16);  ///< coordinates and sums of lengths stay in int
-inline constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 
 /// Keys are values too: all heads share one key head.
 inline bool is_latent(const FmhaLaunch& c) { return c.facts.v_is_k == VIsK::on; }

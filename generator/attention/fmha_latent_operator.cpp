@@ -15,12 +15,9 @@
 #include "generator/words.h"
 #include "tessera/error.h"
 
-namespace tessera {
+namespace tessera::fmha_latent {
 
 namespace {
-
-using fmha_latent::Config;
-using fmha_latent::Rule;
 
 constexpr int kUsualHeads = 128;
 constexpr Hint kFewListingQueries = 64;  // of all sequences: half of an H200's multiprocessors
@@ -79,7 +76,7 @@ std::string traits_of(const Config& c) {
 void describe_smem(const Config& config, Plan& plan) {
   const fmha_latent::SmemLayout layout = fmha_latent::smem_layout(config);
   const bool is_widened = fmha_latent::widens(config), is_gathered = fmha_latent::gathers(config);
-  const auto add = [&](const SmemRegion& region) { plan.smem.push_back(region); };
+  const auto add = [&](const tessera::SmemRegion& region) { plan.smem.push_back(region); };
   add({layout.q.name,
        layout.q.offset,
        layout.q.bytes,
@@ -90,7 +87,7 @@ void describe_smem(const Config& config, Plan& plan) {
                       : "load_q",
          "barrier q_full"},
         {"Q of a tile", "consumer", "barrier q_empty"}}});
-  SmemRegion k{layout.k.name, layout.k.offset, layout.k.bytes, 2, {}};
+  tessera::SmemRegion k{layout.k.name, layout.k.offset, layout.k.bytes, 2, {}};
   if (is_gathered) {
     k.phases = {{"listed keys on their way", "gather", "barrier k_full"}};
   } else if (is_widened) {
@@ -295,4 +292,4 @@ std::vector<SourceFile> FmhaLatentOperator::generated_headers(const Config& conf
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha_latent

@@ -10,7 +10,7 @@
 #include "spec/fmha_latent.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::fmha_latent {
 
 struct FmhaLatentOperator {
   using Problem = Fmha;
@@ -60,5 +60,11 @@ struct FmhaLatentOperator {
     });
   }
 };
+
+}  // namespace tessera::fmha_latent
+
+namespace tessera {
+
+using fmha_latent::FmhaLatentOperator;
 
 }  // namespace tessera

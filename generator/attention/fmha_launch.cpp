@@ -15,6 +15,7 @@
 #include "generator/attention/fmha_latent_launch.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_steps.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "spec/fmha_config.h"
@@ -23,8 +24,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxHeads = 1 << 16;
-constexpr std::int64_t kMaxSms = 1 << 16;
 constexpr std::int64_t kMaxSplits = 256;
 constexpr std::int64_t kMaxSizedParts = 1 << 16;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tessera {
+namespace tessera::fmha_nvfp4 {
 
 namespace {
 
@@ -70,4 +70,4 @@ FmhaNvfp4Cost fmha_nvfp4_cost(const fmha_nvfp4::Config& c, const Fmha& p, const 
   return cost;
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha_nvfp4

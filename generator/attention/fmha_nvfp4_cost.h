@@ -6,7 +6,7 @@
 #include "spec/fmha_nvfp4.h"
 #include "tessera/problem.h"
 
-namespace tessera {
+namespace tessera::fmha_nvfp4 {
 
 struct FmhaNvfp4Cost {
   double us = 0;
@@ -16,4 +16,4 @@ struct FmhaNvfp4Cost {
 /// Sizes that no hint tells count as 4,096 queries and keys of 32 heads.
 FmhaNvfp4Cost fmha_nvfp4_cost(const fmha_nvfp4::Config& config, const Fmha& problem, const MmaDevice& device);
 
-}  // namespace tessera
+}  // namespace tessera::fmha_nvfp4

@@ -15,16 +15,14 @@
 #include "generator/attention/fmha_steps.h"
 #include "generator/attention/nvfp4_buffers.h"
 #include "generator/block_scaled/block_operator.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::fmha_nvfp4 {
 
 namespace {
 
-using fmha_nvfp4::Config;
-
-constexpr std::int64_t kMaxHeads = 1 << 16, kMaxSms = 1 << 16;
 constexpr std::int64_t kMaxSplits = 256, kMaxSizedParts = 1 << 16;
 
 Nvfp4Layouts layouts_of(const Config& c) { return {has_ragged_queries(c), has_ragged_keys(c)}; }
@@ -270,4 +268,4 @@ std::string FmhaNvfp4Operator::call_of_step(const Config& config, std::size_t st
   return fmt::format("tessera::fmha_nvfp4::kernel<kConfig>({{{}}})", given);
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha_nvfp4

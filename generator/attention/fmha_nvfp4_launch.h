@@ -7,7 +7,7 @@
 #include "spec/fmha_nvfp4.h"
 #include "tessera/launch.h"
 
-namespace tessera {
+namespace tessera::fmha_nvfp4 {
 
 inline bool has_ragged_queries(const fmha_nvfp4::Config& c) { return c.q_layout == QueryLayout::ragged; }
 inline bool has_ragged_keys(const fmha_nvfp4::Config& c) { return c.kv_layout == KvLayout::ragged; }
@@ -16,4 +16,4 @@ inline bool has_ragged_keys(const fmha_nvfp4::Config& c) { return c.kv_layout ==
 std::vector<BufferSpec> nvfp4_places_of(const fmha_nvfp4::Config& config);
 LaunchPlan fmha_nvfp4_launch(const fmha_nvfp4::Config& config, const std::string& arch, const std::string& kernel);
 
-}  // namespace tessera
+}  // namespace tessera::fmha_nvfp4

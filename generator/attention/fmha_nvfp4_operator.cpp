@@ -17,12 +17,9 @@
 #include "tessera/error.h"
 #include "tessera/targets.h"
 
-namespace tessera {
+namespace tessera::fmha_nvfp4 {
 
 namespace {
-
-using fmha_nvfp4::Config;
-using fmha_nvfp4::Rule;
 
 constexpr int kTileRows128[] = {128, 64};
 constexpr int kStages[] = {3, 2, 4};
@@ -259,4 +256,4 @@ std::string FmhaNvfp4Operator::launch_bounds() {
 
 std::vector<SourceFile> FmhaNvfp4Operator::generated_headers(const Config&) { return {}; }
 
-}  // namespace tessera
+}  // namespace tessera::fmha_nvfp4

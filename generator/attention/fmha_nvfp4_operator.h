@@ -9,7 +9,7 @@
 #include "spec/fmha_nvfp4.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::fmha_nvfp4 {
 
 struct FmhaNvfp4Operator {
   using Problem = Fmha;
@@ -59,5 +59,11 @@ struct FmhaNvfp4Operator {
     visit("pack_gqa", pack_gqa);
   }
 };
+
+}  // namespace tessera::fmha_nvfp4
+
+namespace tessera {
+
+using fmha_nvfp4::FmhaNvfp4Operator;
 
 }  // namespace tessera

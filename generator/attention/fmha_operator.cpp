@@ -26,13 +26,9 @@
 #include "generator/operator_words.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::fmha {
 
 namespace {
-
-using fmha::Config;
-using fmha::Rule;
-using fmha::Tile;
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
@@ -407,4 +403,4 @@ std::string FmhaOperator::kernel_name(Arch arch, const Config& config) {
   return name;
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha

@@ -11,7 +11,7 @@
 #include "spec/fmha.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::fmha {
 
 struct FmhaOperator {
   using Problem = Fmha;
@@ -77,6 +77,12 @@ struct FmhaOperator {
     });
   }
 };
+
+}  // namespace tessera::fmha
+
+namespace tessera {
+
+using fmha::FmhaOperator;
 
 /// What the launch of an attention kernel is made from, whichever templates the kernel has.
 struct FmhaLaunch {

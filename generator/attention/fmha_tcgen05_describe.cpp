@@ -10,11 +10,9 @@
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::fmha_tcgen05 {
 
 namespace {
-
-using fmha_tcgen05::Config;
 
 FmhaLaunch::Box box_of(const fmha_tcgen05::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
@@ -185,4 +183,4 @@ std::string FmhaTcgen05Operator::call_of_step(const Config& config, std::size_t 
   return step == 0 ? fmha_call(launch_facts(config), "fmha_tcgen05") : fmha_merge_call(launch_facts(config));
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha_tcgen05

@@ -23,13 +23,9 @@
 #include "generator/words.h"
 #include "spec/fmha_tcgen05_tiles.h"
 
-namespace tessera {
+namespace tessera::fmha_tcgen05 {
 
 namespace {
-
-using fmha_tcgen05::Config;
-using fmha_tcgen05::Rule;
-using fmha_tcgen05::Tile;
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
@@ -349,4 +345,4 @@ std::string FmhaTcgen05Operator::kernel_name(Arch arch, const Config& config) {
   return name;
 }
 
-}  // namespace tessera
+}  // namespace tessera::fmha_tcgen05

@@ -10,7 +10,7 @@
 #include "spec/fmha_tcgen05.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::fmha_tcgen05 {
 
 struct FmhaTcgen05Operator {
   using Problem = Fmha;
@@ -69,5 +69,11 @@ struct FmhaTcgen05Operator {
     });
   }
 };
+
+}  // namespace tessera::fmha_tcgen05
+
+namespace tessera {
+
+using fmha_tcgen05::FmhaTcgen05Operator;
 
 }  // namespace tessera

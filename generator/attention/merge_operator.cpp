@@ -7,6 +7,7 @@
 #include "generator/candidates.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"
@@ -19,9 +20,6 @@ constexpr int kThreads[] = {256, 128, 512};
 constexpr int kAtOnce[] = {4, 2, 8};
 constexpr int kDefaultThreads = 256, kFewThreads = 128, kDefaultAtOnce = 4, kMostAtOnce = 8;
 constexpr Hint kManyThreads = 1 << 15;  // of a launch: what 128 multiprocessors take with a CTA of 256 each
-
-constexpr std::int64_t kMaxLength = 2147418112;  // as attention's
-constexpr std::int64_t kMergeMaxHeads = 1 << 16, kMaxParts = 1 << 16, kMergeMaxStride = std::int64_t{1} << 40;
 
 int wanted_at_once(const Merge& problem) {
   if (problem.parts < 0) return kDefaultAtOnce;
@@ -43,13 +41,13 @@ void add_sizes(const merge::Config& c, LaunchPlan& launch) {
   };
   size("parts", 0, kMaxParts, {}, "parts of each row's keys");
   size("batch", 0, kMaxLength, Expression(1), "sequences; 1 where their queries follow each other (ragged)");
-  size("heads_q", 1, kMergeMaxHeads, {}, "query heads");
+  size("heads_q", 1, kMaxHeads, {}, "query heads");
   size("seqlen_q", 0, kMaxLength, {}, "queries of a sequence");
   // Outputs don't take a stride of 0.
   for (const std::string tensor : {"o_parts", "o"}) {
     const bool is_output = tensor == "o";
     const auto stride = [&](const char* step, Expression value, const char* what) {
-      launch.sizes.push_back({fmt::format("{}_stride_{}", tensor, step), is_output ? 1 : 0, kMergeMaxStride,
+      launch.sizes.push_back({fmt::format("{}_stride_{}", tensor, step), is_output ? 1 : 0, kMaxStride,
                               std::move(value), fmt::format("elements of {} from one {} to the next", tensor, what)});
     };
     stride("head", Expression(c.head_dim_v), "head");
@@ -58,7 +56,7 @@ void add_sizes(const merge::Config& c, LaunchPlan& launch) {
     if (!is_output) stride("part", expression("max(batch, 1) * max(seqlen_q, 1) * heads_q * {}", c.head_dim_v), "part");
   }
   const auto stride = [&](const char* step, const char* value) {
-    launch.sizes.push_back({fmt::format("lse_parts_stride_{}", step), 0, kMergeMaxStride, Expression::parse(value),
+    launch.sizes.push_back({fmt::format("lse_parts_stride_{}", step), 0, kMaxStride, Expression::parse(value),
                             fmt::format("elements of lse_parts from one {} to the next", step)});
   };
   stride("head", "seqlen_q");

@@ -4,6 +4,7 @@
 
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"
@@ -13,7 +14,6 @@ namespace tessera {
 namespace {
 
 constexpr int kAmaxCtasOfSm = 4;
-constexpr std::int64_t kMaxSms = 1 << 16;
 
 std::string facts_text(const quantize::Config& c) {
   std::string text = fmt::format("{} to {}, {} scales", to_word(c.dtype), to_word(c.format), to_word(c.scale_form));

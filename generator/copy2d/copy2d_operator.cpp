@@ -7,6 +7,7 @@
 
 #include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 
 namespace tessera {
@@ -22,7 +23,6 @@ constexpr int kLineBytes = 128;
 
 constexpr std::int64_t kMaxCoordinate = (std::int64_t{1} << 31) - 257;  // a box never crosses the end of int
 constexpr std::int64_t kMaxGrid = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 
 constexpr int kMaxCtasOfSm = 32;
 

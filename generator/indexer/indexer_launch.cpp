@@ -10,11 +10,9 @@
 #include "generator/operator_words.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::indexer {
 
 namespace {
-
-using indexer::Config;
 
 constexpr std::int64_t kMostStride = std::int64_t{1} << 40;
 
@@ -199,4 +197,4 @@ LaunchPlan indexer_launch(const Config& c, const std::string& arch, const std::s
   return launch;
 }
 
-}  // namespace tessera
+}  // namespace tessera::indexer

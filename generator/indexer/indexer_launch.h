@@ -6,8 +6,8 @@
 #include "spec/indexer.h"
 #include "tessera/launch.h"
 
-namespace tessera {
+namespace tessera::indexer {
 
 LaunchPlan indexer_launch(const indexer::Config& config, const std::string& arch, const std::string& kernel);
 
-}  // namespace tessera
+}  // namespace tessera::indexer

@@ -15,12 +15,9 @@
 #include "generator/words.h"
 #include "tessera/error.h"
 
-namespace tessera {
+namespace tessera::indexer {
 
 namespace {
-
-using indexer::Config;
-using indexer::Rule;
 
 constexpr int kTileQueries[] = {1, 2, 4, 8};
 constexpr int kConsumers[] = {2, 3, 4};
@@ -267,6 +264,10 @@ std::vector<SourceFile> IndexerOperator::generated_headers(const Config& c) {
   const WgmmaShape shapes[] = {indexer::product_shape(c)};
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }
+
+}  // namespace tessera::indexer
+
+namespace tessera {
 
 std::span<const Selector> indexer_fields() {
   static const std::vector<Selector> table = {

@@ -9,7 +9,7 @@
 #include "spec/indexer.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::indexer {
 
 /// wgmma.
 struct IndexerOperator {
@@ -60,5 +60,12 @@ struct IndexerMmaOperator : IndexerOperator {
   static void require_facts(const Indexer& problem);
   static std::vector<Config> candidates(const Indexer& problem);
 };
+
+}  // namespace tessera::indexer
+
+namespace tessera {
+
+using indexer::IndexerMmaOperator;
+using indexer::IndexerOperator;
 
 }  // namespace tessera

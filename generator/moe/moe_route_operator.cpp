@@ -7,18 +7,14 @@
 #include "generator/candidates.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"
 
-namespace tessera {
+namespace tessera::moe_route {
 
 namespace {
-
-using moe_route::Config;
-using moe_route::Rule;
-
-constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 
 Expression e(std::string_view text) { return Expression::parse(text); }
 
@@ -246,6 +242,10 @@ std::string MoeRouteOperator::call_of_step(const Config& config, std::size_t ste
 
 std::vector<SourceFile> MoeRouteOperator::generated_headers(const Config&) { return {}; }
 
+}  // namespace tessera::moe_route
+
+namespace tessera {
+
 std::span<const Selector> moe_route_fields() {
   static const std::vector<Selector> table = {
       field<&MoeRoute::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
@@ -268,14 +268,14 @@ std::span<const Selector> moe_route_fields() {
 
 namespace {
 
-constexpr FamilyRow kFamilies[] = {family_row<MoeRouteOperator>("warps", kAllTargets)};
-constexpr OperatorType kType = make_operator_type<MoeRoute>(moe_route_fields, kFamilies);
+constexpr FamilyRow kMoeRouteFamilies[] = {family_row<MoeRouteOperator>("warps", kAllTargets)};
+constexpr OperatorType kMoeRouteType = make_operator_type<MoeRoute>(moe_route_fields, kMoeRouteFamilies);
 
 }  // namespace
 
 template <>
 const OperatorType& operator_type<MoeRoute>() noexcept {
-  return kType;
+  return kMoeRouteType;
 }
 
 }  // namespace tessera

@@ -9,7 +9,7 @@
 #include "spec/moe_route.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::moe_route {
 
 struct MoeRouteOperator {
   using Problem = MoeRoute;
@@ -46,5 +46,11 @@ struct MoeRouteOperator {
     visit("alignment", alignment);
   }
 };
+
+}  // namespace tessera::moe_route
+
+namespace tessera {
+
+using moe_route::MoeRouteOperator;
 
 }  // namespace tessera

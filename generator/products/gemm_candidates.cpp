@@ -15,9 +15,7 @@
 #include "generator/model_device.h"
 #include "generator/products/gemm_operator.h"
 
-namespace tessera {
-
-using gemm::Config;
+namespace tessera::gemm {
 
 Config gemm_facts(const Gemm& p, SwapAb swap_ab) {
   Config c{.facts = product_facts(p)};
@@ -328,4 +326,4 @@ std::vector<Config> GemmOperator::candidates(const Gemm& product) {
   return without_spills(std::move(list.configs));
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm

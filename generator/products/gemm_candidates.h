@@ -4,7 +4,7 @@
 #include "spec/gemm.h"
 #include "tessera/problem.h"
 
-namespace tessera {
+namespace tessera::gemm {
 
 /// Rows of D that a group of tiles along m has, where nothing is pinned: 132 tiles that run at once form about a
 /// square.
@@ -13,4 +13,4 @@ inline constexpr int kGemmRasterRows = 2048;
 /// Types, layouts and epilogue; the rest is Config's defaults.
 gemm::Config gemm_facts(const Gemm& problem, SwapAb swap_ab = SwapAb::off);
 
-}  // namespace tessera
+}  // namespace tessera::gemm

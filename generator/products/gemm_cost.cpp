@@ -8,11 +8,9 @@
 #include "generator/model_device.h"
 #include "generator/products/gemm_candidates.h"
 
-namespace tessera {
+namespace tessera::gemm {
 
 namespace {
-
-using gemm::Config;
 
 constexpr double kSms = kHopper.sms;
 constexpr double kTensorBytesPerCycle = 4096;   // multiplications of one SM, times the bytes of an element
@@ -128,7 +126,7 @@ struct Operand {
     return is_mn_major && valid_rows >= rows && extent > rows ? ceil_of(rows, box) * box : valid_rows;
   }
 
-  double by_alignment(double split, double sector = 0) const { return tessera::by_alignment(pitch, split, sector); }
+  double by_alignment(double split, double sector = 0) const { return gemm::by_alignment(pitch, split, sector); }
 
   /// Of the copies for a CTA's part of a tile that has so many rows within the matrix. Boxes behind it are left out,
   /// but not where the slots are written for the first time. Rows in a box that reaches behind are slow where many SMs
@@ -394,4 +392,4 @@ double least_gemm_cycles(const Config& config, const Gemm& problem) {
 
 double gemm_cost_us(const GemmCost& cost) { return cost.cycles / kHopper.clock_ghz / 1000; }
 
-}  // namespace tessera
+}  // namespace tessera::gemm

@@ -17,7 +17,7 @@
 #include "spec/gemm.h"
 #include "tessera/problem.h"
 
-namespace tessera {
+namespace tessera::gemm {
 
 struct GemmCost {
   double cycles = 0;        ///< of an SM, all in all
@@ -34,5 +34,12 @@ double least_gemm_cycles(const gemm::Config& config, const Gemm& problem);
 
 /// Cycles as microseconds at the clock that the model's rates are for.
 double gemm_cost_us(const GemmCost& cost);
+
+}  // namespace tessera::gemm
+
+namespace tessera {
+
+using gemm::gemm_cost;
+using gemm::GemmCost;
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "generator/block_scaled/block_operator.h"
+#include "generator/launch_limits.h"
 #include "generator/model_device.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
@@ -17,8 +18,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxSms = 1 << 16;
 constexpr int kMaxClusterSize = 8;  // that every device grants
 
 void add_sizes(const GemmLaunch& p, LaunchPlan& launch) {

@@ -7,11 +7,9 @@
 #include "generator/model_device.h"
 #include "tessera/targets.h"
 
-namespace tessera {
+namespace tessera::gemm_mma {
 
 namespace {
-
-using gemm_mma::Config;
 
 constexpr double kSlotCycles = 1500;        // from a slot's release to its next contents, out of the L2
 constexpr double kBusySlotCycles = 3000;    // out of memory that is read as fast as it can be: fitted on an H200
@@ -109,4 +107,4 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem, const MmaDevice&
   return cost;
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_mma

@@ -13,7 +13,7 @@
 #include "spec/gemm_mma.h"
 #include "tessera/problem.h"
 
-namespace tessera {
+namespace tessera::gemm_mma {
 
 struct GemmMmaCost {
   double cycles = 0;
@@ -28,4 +28,4 @@ struct GemmMmaCost {
 GemmMmaCost gemm_mma_cost(const gemm_mma::Config& config, const Gemm& problem);
 GemmMmaCost gemm_mma_cost(const gemm_mma::Config& config, const Gemm& problem, const MmaDevice& device);
 
-}  // namespace tessera
+}  // namespace tessera::gemm_mma

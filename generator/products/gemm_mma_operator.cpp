@@ -19,12 +19,9 @@
 #include "generator/products/product_words.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::gemm_mma {
 
 namespace {
-
-using gemm_mma::Config;
-using gemm_mma::Rule;
 
 constexpr int kRasterRows = 2048;  // a group of tiles along m: what runs at once forms about a square
 // As a Config has them: with swap_ab tile_m is of the product's n.
@@ -449,4 +446,4 @@ std::string GemmMmaOperator::call(const Config& config) {
 
 std::vector<SourceFile> GemmMmaOperator::generated_headers(const Config&) { return {}; }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_mma

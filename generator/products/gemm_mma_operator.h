@@ -12,7 +12,7 @@
 #include "spec/gemm_mma.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::gemm_mma {
 
 struct GemmMmaOperator {
   using Problem = Gemm;
@@ -69,5 +69,11 @@ struct GemmMmaOperator {
         gemm_mma::is_swapped(config), true, [&](auto&& field) { visit_fields(config, field); }, visit);
   }
 };
+
+}  // namespace tessera::gemm_mma
+
+namespace tessera {
+
+using gemm_mma::GemmMmaOperator;
 
 }  // namespace tessera

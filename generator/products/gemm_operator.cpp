@@ -18,12 +18,9 @@
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::gemm {
 
 namespace {
-
-using gemm::Config;
-using gemm::Rule;
 
 // Of the product: rows of D first.
 std::pair<int, int> tile_of(const Config& c) {
@@ -377,4 +374,4 @@ std::vector<SourceFile> GemmOperator::generated_headers(const Config& config) {
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm

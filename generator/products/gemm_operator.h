@@ -11,7 +11,7 @@
 #include "spec/gemm.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::gemm {
 
 struct GemmOperator {
   using Problem = Gemm;
@@ -77,5 +77,11 @@ struct GemmOperator {
         gemm::is_swapped(config), false, [&](auto&& field) { visit_fields(config, field); }, visit);
   }
 };
+
+}  // namespace tessera::gemm
+
+namespace tessera {
+
+using gemm::GemmOperator;
 
 }  // namespace tessera

@@ -6,11 +6,9 @@
 
 #include "generator/model_device.h"
 
-namespace tessera {
+namespace tessera::gemm_tcgen05 {
 
 namespace {
-
-using gemm_tcgen05::Config;
 
 constexpr double kSms = kBlackwell.sms;
 constexpr double kLaunchCycles = 5000;         // a launch, the first copy, the last store: an estimate
@@ -74,4 +72,4 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
 
 double gemm_tcgen05_cost_us(const GemmTcgen05Cost& cost) { return cost.cycles / kBlackwell.clock_ghz / 1000; }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_tcgen05

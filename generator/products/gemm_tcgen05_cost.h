@@ -10,7 +10,7 @@
 #include "spec/gemm_tcgen05.h"
 #include "tessera/problem.h"
 
-namespace tessera {
+namespace tessera::gemm_tcgen05 {
 
 struct GemmTcgen05Cost {
   double cycles = 0;
@@ -22,4 +22,4 @@ struct GemmTcgen05Cost {
 GemmTcgen05Cost gemm_tcgen05_cost(const gemm_tcgen05::Config& config, const Gemm& problem);
 double gemm_tcgen05_cost_us(const GemmTcgen05Cost& cost);
 
-}  // namespace tessera
+}  // namespace tessera::gemm_tcgen05

@@ -8,11 +8,9 @@
 #include "generator/products/gemm_launch.h"
 #include "generator/products/gemm_tcgen05_operator.h"
 
-namespace tessera {
+namespace tessera::gemm_tcgen05 {
 
 namespace {
-
-using gemm_tcgen05::Config;
 
 std::vector<std::uint32_t> extents_of(const gemm_tcgen05::TmaBox& box) {
   return {std::begin(box.extents), std::end(box.extents)};
@@ -109,4 +107,4 @@ GemmLaunch gemm_tcgen05_launch(const Config& c) {
   return launch;
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_tcgen05

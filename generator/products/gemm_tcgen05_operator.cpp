@@ -17,12 +17,9 @@
 #include "generator/products/product_words.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::gemm_tcgen05 {
 
 namespace {
-
-using gemm_tcgen05::Config;
-using gemm_tcgen05::Rule;
 
 constexpr int kRasterRows = 2048;  // a group of tiles along m: what runs at once forms about a square
 constexpr int kColumns[] = {256, 192, 128, 224, 160, 96, 64, 32};
@@ -348,4 +345,4 @@ std::string GemmTcgen05Operator::call(const Config& config) {
 
 std::vector<SourceFile> GemmTcgen05Operator::generated_headers(const Config&) { return {}; }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_tcgen05

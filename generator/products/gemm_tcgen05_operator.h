@@ -11,7 +11,7 @@
 #include "spec/gemm_tcgen05.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::gemm_tcgen05 {
 
 struct GemmTcgen05Operator {
   using Problem = Gemm;
@@ -64,5 +64,11 @@ struct GemmTcgen05Operator {
 void gemm_tcgen05_memory(const gemm_tcgen05::Config& config, Plan& plan);
 /// What its launch is made from.
 GemmLaunch gemm_tcgen05_launch(const gemm_tcgen05::Config& config);
+
+}  // namespace tessera::gemm_tcgen05
+
+namespace tessera {
+
+using gemm_tcgen05::GemmTcgen05Operator;
 
 }  // namespace tessera

@@ -20,12 +20,9 @@
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
 
-namespace tessera {
+namespace tessera::gemm_weights {
 
 namespace {
-
-using gemm_weights::Config;
-using gemm_weights::Rule;
 
 constexpr int kRows[] = {16, 32, 64, 128, 192, 256};
 constexpr int kColumns[] = {128, 256, 64};
@@ -474,4 +471,4 @@ std::vector<SourceFile> GemmWeightsOperator::generated_headers(const Config& con
   return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
 }
 
-}  // namespace tessera
+}  // namespace tessera::gemm_weights

@@ -11,7 +11,7 @@
 #include "spec/gemm_weights.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::gemm_weights {
 
 struct GemmWeightsOperator {
   using Problem = Gemm;
@@ -62,5 +62,11 @@ struct GemmWeightsOperator {
         false, false, [&](auto&& field) { visit_fields(config, field); }, visit);
   }
 };
+
+}  // namespace tessera::gemm_weights
+
+namespace tessera {
+
+using gemm_weights::GemmWeightsOperator;
 
 }  // namespace tessera

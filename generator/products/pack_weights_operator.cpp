@@ -10,11 +10,9 @@
 #include "generator/words.h"
 #include "tessera/error.h"
 
-namespace tessera {
+namespace tessera::pack_weights {
 
 namespace {
-
-using pack_weights::Config;
 
 bool is_int4(const Config& c) { return c.format == WeightFormat::int4; }
 bool has_zeros(const Config& c) { return c.zero_points == ZeroPoints::given; }
@@ -136,6 +134,10 @@ std::string PackWeightsOperator::call(const Config& config) {
 
 std::vector<SourceFile> PackWeightsOperator::generated_headers(const Config&) { return {}; }
 
+}  // namespace tessera::pack_weights
+
+namespace tessera {
+
 std::span<const Selector> pack_weights_fields() {
   static const std::vector<Selector> table = {
       field<&PackWeights::arch>("arch", "arch", "target: sm_90a"),
@@ -154,14 +156,14 @@ std::span<const Selector> pack_weights_fields() {
 
 namespace {
 
-constexpr FamilyRow kFamilies[] = {family_row<PackWeightsOperator>("rows", kWgmmaTargets)};
-constexpr OperatorType kType = make_operator_type<PackWeights>(pack_weights_fields, kFamilies);
+constexpr FamilyRow kPackWeightsFamilies[] = {family_row<PackWeightsOperator>("rows", kWgmmaTargets)};
+constexpr OperatorType kPackWeightsType = make_operator_type<PackWeights>(pack_weights_fields, kPackWeightsFamilies);
 
 }  // namespace
 
 template <>
 const OperatorType& operator_type<PackWeights>() noexcept {
-  return kType;
+  return kPackWeightsType;
 }
 
 }  // namespace tessera

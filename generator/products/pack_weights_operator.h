@@ -9,7 +9,7 @@
 #include "spec/pack_weights.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::pack_weights {
 
 struct PackWeightsOperator {
   using Problem = PackWeights;
@@ -41,5 +41,11 @@ struct PackWeightsOperator {
     visit("zero_points", zero_points);
   }
 };
+
+}  // namespace tessera::pack_weights
+
+namespace tessera {
+
+using pack_weights::PackWeightsOperator;
 
 }  // namespace tessera

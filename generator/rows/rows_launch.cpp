@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "generator/block_scaled/block_operator.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/row_chain.h"
@@ -12,8 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMaxRows = kMaxExtent;
-constexpr std::int64_t kMaxPageSize = 1 << 20, kMaxParts = 1 << 16;
-constexpr std::int64_t kMaxHeads = 1 << 16, kMaxStride = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxPageSize = 1 << 20;
 
 struct LaunchWriter {
   const rows::Config& c;

@@ -28,13 +28,9 @@
 #include "generator/words.h"
 #include "tessera/error.h"
 
-namespace tessera {
+namespace tessera::rows {
 
 namespace {
-
-using rows::Config;
-using rows::kMaxThreads;
-using rows::Rule;
 
 constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024, 2048, 4096, 8192};
 constexpr int kCtasOfRow[] = {1, 2, 4, 8};
@@ -387,6 +383,10 @@ std::vector<SourceFile> RowsOperator::generated_headers(const Config& config) {
                text + "}  // namespace tessera::rows\n"}};
 }
 
+}  // namespace tessera::rows
+
+namespace tessera {
+
 std::span<const Selector> rows_fields() {
   static const std::vector<Selector> table = {
       field<&Rows::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
@@ -403,14 +403,14 @@ std::span<const Selector> rows_fields() {
 
 namespace {
 
-constexpr FamilyRow kFamilies[] = {family_row<RowsOperator>("rows", kAllTargets)};
-constexpr OperatorType kType = make_operator_type<Rows>(rows_fields, kFamilies);
+constexpr FamilyRow kRowsFamilies[] = {family_row<RowsOperator>("rows", kAllTargets)};
+constexpr OperatorType kRowsType = make_operator_type<Rows>(rows_fields, kRowsFamilies);
 
 }  // namespace
 
 template <>
 const OperatorType& operator_type<Rows>() noexcept {
-  return kType;
+  return kRowsType;
 }
 
 }  // namespace tessera

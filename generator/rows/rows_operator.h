@@ -14,6 +14,10 @@ namespace tessera {
 /// A chain in generated code.
 std::string to_initialiser(const RowChain& chain);
 
+}  // namespace tessera
+
+namespace tessera::rows {
+
 struct RowsOperator {
   using Problem = Rows;
   using Config = rows::Config;
@@ -45,5 +49,11 @@ struct RowsOperator {
     visit("chain", chain);
   }
 };
+
+}  // namespace tessera::rows
+
+namespace tessera {
+
+using rows::RowsOperator;
 
 }  // namespace tessera

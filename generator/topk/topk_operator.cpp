@@ -12,18 +12,15 @@
 #include "generator/candidates.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"
 
-namespace tessera {
+namespace tessera::topk {
 
 namespace {
 
-using topk::Config;
-using topk::Rule;
-
-constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;
 constexpr int kThreads[] = {512, 1024};
 constexpr int kCtas[] = {1, 2, 4, 8, 16};
 constexpr int kSmemOfFew = 101376;                              // of a CTA on sm_120 and sm_121
@@ -256,6 +253,10 @@ std::string TopkOperator::call(const Config& c) {
 
 std::vector<SourceFile> TopkOperator::generated_headers(const Config&) { return {}; }
 
+}  // namespace tessera::topk
+
+namespace tessera {
+
 std::span<const Selector> topk_fields() {
   static const std::vector<Selector> table = {
       field<&Topk::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
@@ -277,14 +278,14 @@ std::span<const Selector> topk_fields() {
 
 namespace {
 
-constexpr FamilyRow kFamilies[] = {family_row<TopkOperator>("clusters", kAllTargets)};
-constexpr OperatorType kType = make_operator_type<Topk>(topk_fields, kFamilies);
+constexpr FamilyRow kTopkFamilies[] = {family_row<TopkOperator>("clusters", kAllTargets)};
+constexpr OperatorType kTopkType = make_operator_type<Topk>(topk_fields, kTopkFamilies);
 
 }  // namespace
 
 template <>
 const OperatorType& operator_type<Topk>() noexcept {
-  return kType;
+  return kTopkType;
 }
 
 }  // namespace tessera

@@ -9,7 +9,7 @@
 #include "spec/topk.h"
 #include "tessera/plan.h"
 
-namespace tessera {
+namespace tessera::topk {
 
 struct TopkOperator {
   using Problem = Topk;
@@ -46,5 +46,11 @@ struct TopkOperator {
     visit("words", words);
   }
 };
+
+}  // namespace tessera::topk
+
+namespace tessera {
+
+using topk::TopkOperator;
 
 }  // namespace tessera

@@ -1,0 +1,15 @@
+// The most that a launch may ask for, so that the int in which device code counts holds it.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+inline constexpr std::int64_t kMaxLength =
+    (std::int64_t{1} << 31) - (1 << 16);  ///< of a sequence: coordinates and sums of lengths stay in int
+inline constexpr std::int64_t kMaxStride = std::int64_t{1} << 40;  ///< in elements
+inline constexpr std::int64_t kMaxHeads = 1 << 16;
+inline constexpr std::int64_t kMaxParts = 1 << 16;  ///< that are merged
+inline constexpr std::int64_t kMaxSms = 1 << 16;    ///< of a device
+
+}  // namespace tessera
