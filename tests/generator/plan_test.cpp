@@ -493,17 +493,4 @@ TEST_CASE("block-scaled operators refuse what no format has, and name both sides
       "with suffix a or f");
 }
 
-TEST_CASE("gemv: what was measured to be best for three shapes on an H200") {
-  const auto kernel = [](int m, int k, int l, ScaleForm form) {
-    return planned_kernel(Gemv{.scale_form = form, .l = l, .m = m, .k = k});
-  };
-  CHECK(kernel(7168, 16384, 1, ScaleForm::plain) == "tessera_gemv_sm90a_nvfp4_plain_f16_r2_w1");
-  CHECK(kernel(7168, 16384, 1, ScaleForm::tile) == "tessera_gemv_sm90a_nvfp4_tile_f16_r4_w1");
-  for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
-    CHECK(kernel(4096, 7168, 8, form).ends_with("_r4_w1"));
-    CHECK(kernel(7168, 2048, 4, form).ends_with("_r4_w1"));
-  }
-  CHECK(kernel(64, 16384, 1, ScaleForm::plain).ends_with("_w8"));  // few rows: warps share them
-}
-
 }  // namespace plan_test

@@ -1,7 +1,7 @@
 // Random matrix products on the GPU against float64: types x layouts x epilogues x groups and lists of rows, each with
 // the planner's choice and with pinned tiles, N random shapes each (0 to --max-extent, ragged, padded pitches, batches,
 // in-place c). Outputs, and the gaps between their rows, are poisoned before each of two runs, whose bytes must agree;
-// gaps must stay poisoned.
+// gaps must stay poisoned. One file, though long: a program of its own, of which nothing is used elsewhere.
 //
 //   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--only mma_kind=mma.f16] [--report FILE]
 //

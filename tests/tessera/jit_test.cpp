@@ -1,4 +1,5 @@
-// Jit with a compiler that counts instead of compiling: sharing, policies, warm-up, coverage.
+// Jit with a compiler that counts instead of compiling: sharing, policies, warm-up, coverage. One file, though long:
+// all cases are of one class and share its fixture.
 
 #include "tessera/jit.h"
 
