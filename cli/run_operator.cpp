@@ -17,6 +17,7 @@ std::unique_ptr<RunOperator> make_run_merge();
 std::unique_ptr<RunOperator> make_run_attention_quantize();
 std::unique_ptr<RunOperator> make_run_gemm();
 std::unique_ptr<RunOperator> make_run_pack_weights();
+std::unique_ptr<RunOperator> make_run_quantize_blocks();
 std::unique_ptr<RunOperator> make_run_rows();
 std::unique_ptr<RunOperator> make_run_mhc_product();
 std::unique_ptr<RunOperator> make_run_moe_route();
@@ -37,6 +38,7 @@ constexpr RunRow kRows[] = {{"copy2d", make_run_copy2d, "--shape", true},
                             {"convert_scales", [] { return make_run_block_scale("convert_scales"); }, "", true},
                             {"gemv", [] { return make_run_block_scale("gemv"); }, "--alpha"},
                             {"pack_weights", make_run_pack_weights, "", true},
+                            {"quantize_blocks", make_run_quantize_blocks, ""},
                             {"rows", make_run_rows, ""},
                             {"mhc_product", make_run_mhc_product, ""},
                             {"moe_route", make_run_moe_route, ""},

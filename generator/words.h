@@ -137,6 +137,8 @@ inline constexpr Word<Gather> kGatherWords[] = {{Gather::none, "none", "Gather::
 inline constexpr Word<ScaleBlock> kScaleBlockWords[] = {{ScaleBlock::none, "none", "ScaleBlock::none"},
                                                         {ScaleBlock::of_row, "1x128", "ScaleBlock::of_row"},
                                                         {ScaleBlock::square, "128x128", "ScaleBlock::square"}};
+inline constexpr Word<ScaleValues> kScaleValuesWords[] = {{ScaleValues::any, "any", "ScaleValues::any"},
+                                                          {ScaleValues::pow2, "pow2", "ScaleValues::pow2"}};
 inline constexpr Word<OutputFormat> kOutputFormatWords[] = {
     {OutputFormat::plain, "plain", "OutputFormat::plain"},
     {OutputFormat::nvfp4, "nvfp4", "OutputFormat::nvfp4"},
@@ -207,6 +209,7 @@ constexpr std::span<const Word<Gate>> words_of(Gate) { return kGateWords; }
 constexpr std::span<const Word<GateActivation>> words_of(GateActivation) { return kGateActivationWords; }
 constexpr std::span<const Word<Grouping>> words_of(Grouping) { return kGroupingWords; }
 constexpr std::span<const Word<ScaleBlock>> words_of(ScaleBlock) { return kScaleBlockWords; }
+constexpr std::span<const Word<ScaleValues>> words_of(ScaleValues) { return kScaleValuesWords; }
 constexpr std::span<const Word<Gather>> words_of(Gather) { return kGatherWords; }
 constexpr std::span<const Word<OutputFormat>> words_of(OutputFormat) { return kOutputFormatWords; }
 constexpr std::span<const Word<ValueType>> words_of(ValueType) { return kValueTypeWords; }

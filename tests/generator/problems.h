@@ -112,6 +112,17 @@ inline bool has_weights(const Problem& problem) {
          (facts->b_int4 || facts->b_format);
 }
 
+inline void add_quantized_blocks(std::vector<Problem>& problems) {
+  const auto add = [&](const char* arch, const char* dtype, const char* block, const char* values) {
+    problems.push_back(problem_of(
+        "quantize_blocks", {{"arch", arch}, {"dtype", dtype}, {"scale_block", block}, {"scale_values", values}}));
+  };
+  for (const char* const dtype : {"bf16", "f16", "f32"})
+    for (const char* const block : {"128x128", "1x128"}) add("sm_90a", dtype, block, "any");
+  add("sm_100a", "bf16", "128x128", "pow2");
+  add("sm_120a", "f16", "1x128", "pow2");
+}
+
 /// Weights of four bits: packed, and under products of few rows and many.
 inline void add_weights(std::vector<Problem>& problems) {
   for (const char* const form : {"plain", "tile"})
@@ -260,6 +271,7 @@ inline std::vector<Problem> every_fact() {
       }
   for (const ScaleForm to : {ScaleForm::plain, ScaleForm::tile}) problems.push_back(ConvertScales{.to = to});
   add_weights(problems);
+  add_quantized_blocks(problems);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const DType o_dtype : {DType::f32, DType::f16, DType::bf16})
       for (const Sink sink : {Sink::none, Sink::per_head})

@@ -129,6 +129,10 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     CHECK(pack_weights_fields().size() == count_of(arch, format, scale_form, dtype, group, zero_points, l, n, k));
   }
   {
+    const auto& [arch, dtype, scale_block, scale_values, l, rows, k] = QuantizeBlocks{};
+    CHECK(quantize_blocks_fields().size() == count_of(arch, dtype, scale_block, scale_values, l, rows, k));
+  }
+  {
     const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows] = Rows{};
     CHECK(rows_fields().size() ==
           count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows));

@@ -104,6 +104,11 @@ TEST_CASE("nvrtc: block-scaled operators for every target of Blackwell, and with
       kernels.add("quantize", {{"global_scale", "amax"}, {"dtype", dtype}, {"scale_form", form}});  // sm_90a
     }
   for (const char* const form : {"plain", "tile"}) add("convert_scales", {{"to", form}});
+  for (const char* const dtype : {"f32", "bf16"})
+    for (const char* const block : {"128x128", "1x128"}) {
+      add("quantize_blocks", {{"dtype", dtype}, {"scale_block", block}});
+      kernels.add("quantize_blocks", {{"dtype", dtype}, {"scale_block", block}});  // sm_90a
+    }
   check_all(*compiler, kernels.all());
   CHECK(kernels.all().size() >= 208);
 }

@@ -12,6 +12,7 @@
 #include "tessera/mhc_product_problem.h"
 #include "tessera/moe_route_problem.h"
 #include "tessera/pack_weights_problem.h"
+#include "tessera/quantize_blocks_problem.h"
 #include "tessera/rows_problem.h"
 #include "tessera/topk_problem.h"
 
@@ -22,6 +23,6 @@ struct OperatorList {};
 
 /// In the order of documentation. What the library knows of one stands where operator_type() of it is defined.
 using Operators = OperatorList<Copy2d, Fmha, Merge, AttentionQuantize, Gemm, Quantize, Dequantize, ConvertScales, Gemv,
-                               PackWeights, Rows, MhcProduct, MoeRoute, Topk, Indexer>;
+                               PackWeights, QuantizeBlocks, Rows, MhcProduct, MoeRoute, Topk, Indexer>;
 
 }  // namespace tessera

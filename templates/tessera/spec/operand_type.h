@@ -32,6 +32,9 @@ enum class Gather { none, rows };
 enum class ScaleBlock { none, of_row, square };
 inline constexpr int kScaleBlock = 128;  // elements of k, and rows of a square
 
+// Which numbers these factors may be: any, or powers of two alone.
+enum class ScaleValues { any, pow2 };
+
 // How a product is stored: as elements of a type, or as values and scales of a block-scaled format.
 enum class OutputFormat { plain, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
 
