@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "reference/likely_cause.h"
 #include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
@@ -88,18 +89,29 @@ void row_values(const GatedInputs& in, std::int64_t batch, std::int64_t row, std
   const auto k = static_cast<std::size_t>(in.product.a.shape[2]);
   std::vector<double> a(k), b(k);
   read_row(in.product.a, batch, row, a);
-  const auto sum_of = [&](const TensorView& view, std::size_t column) {
+  std::vector<double> of_a, of_b, factors;
+  const auto read_factors = [&](const std::optional<BlockFactors>& of, std::int64_t from, std::vector<double>& to) {
+    if (!of) return;
+    to.resize(static_cast<std::size_t>(of->factors.shape[2]));
+    read_row(of->factors, batch, from / of->rows, to);
+  };
+  read_factors(in.product.sfa, row, of_a);
+  const auto sum_of = [&](const TensorView& view, const std::optional<BlockFactors>& of_view, std::size_t column) {
     read_row(view, batch, static_cast<std::int64_t>(column), b);
-    return product_sum(a.data(), b.data(), static_cast<std::int64_t>(k), in.product.a.dtype, in.check);
+    read_factors(of_view, static_cast<std::int64_t>(column), of_b);
+    factors.resize(of_a.size());
+    for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = of_a[i] * of_b[i];
+    return product_sum(a.data(), b.data(), static_cast<std::int64_t>(k), in.product.a.dtype, in.check, factors);
   };
   for (std::size_t column = 0; column < out.size(); ++column) {
-    const ProductSum sum = sum_of(in.product.b, column);
+    const ProductSum sum = sum_of(in.product.b, in.product.sfb, column);
     const auto n = static_cast<std::int64_t>(column);
     const auto of_column = [&](const std::optional<TensorView>& bias) {
       return bias ? bias->at(n * bias->strides[0]) : 0;
     };
     if (in.up) {
-      out[column] = gated(sum, sum_of(*in.up, column), in, of_column(in.product.bias), of_column(in.bias_up));
+      out[column] =
+          gated(sum, sum_of(*in.up, in.up_factors, column), in, of_column(in.product.bias), of_column(in.bias_up));
       continue;
     }
     const double c = in.product.c && in.check.beta != 0 ? at(*in.product.c, batch, row, n) : 0;
@@ -127,16 +139,16 @@ std::vector<std::int64_t> chosen_rows(const GatedInputs& in, std::int64_t m, std
   return {rows.begin(), rows.end()};
 }
 
-struct Place {
+struct GatedPlace {
   std::int64_t batch = 0, row = 0;
 };
 
 /// The chosen rows of every matrix, and of the others those that look unwritten, the first kMostUnwritten.
-std::vector<Place> chosen_places(const GatedInputs& in, std::int64_t m, std::int64_t n,
-                                 const LooksUnwritten& looks_unwritten) {
+std::vector<GatedPlace> chosen_places(const GatedInputs& in, std::int64_t m, std::int64_t n,
+                                      const LooksUnwritten& looks_unwritten) {
   constexpr int kMostUnwritten = 64;
   const std::vector<std::int64_t> rows = chosen_rows(in, m, n);
-  std::vector<Place> places;
+  std::vector<GatedPlace> places;
   int unwritten = 0;
   for (std::int64_t batch = 0; batch < in.product.a.shape[0]; ++batch) {
     for (const std::int64_t row : rows) places.push_back({batch, row});
@@ -154,11 +166,11 @@ std::vector<Place> chosen_places(const GatedInputs& in, std::int64_t m, std::int
 template <class Visit>
 ElementSums over_rows(const GatedInputs& in, std::int64_t m, std::int64_t n, const LooksUnwritten& looks_unwritten,
                       std::int64_t& checked, Visit visit) {
-  const std::vector<Place> places = chosen_places(in, m, n, looks_unwritten);
+  const std::vector<GatedPlace> places = chosen_places(in, m, n, looks_unwritten);
   std::vector<ElementSums> parts(places.size());
   parallel_for(static_cast<std::int64_t>(places.size()), in.check.jobs, [&](std::int64_t i) {
     std::vector<Value> values(static_cast<std::size_t>(n));
-    const Place& place = places[static_cast<std::size_t>(i)];
+    const GatedPlace& place = places[static_cast<std::size_t>(i)];
     row_values(in, place.batch, place.row, values);
     visit(place.batch, place.row, values, parts[static_cast<std::size_t>(i)]);
   });
@@ -297,6 +309,11 @@ Comparison check_gated(const GatedInputs& in, const TensorView& d) {
           e.expected_square = v.square + rounding * rounding;
           const double rounded = to_double(d.dtype, from_double(d.dtype, v.value));
           if (std::isinf(rounded) && rounded == e.found) e.expected = e.found = 0;
+          // 8-bit types stop at their largest number.
+          if (dtype_bytes(d.dtype) == 1) {
+            const double largest = d.dtype == DType::e4m3 ? 448 : 57344;
+            e.expected = std::clamp(e.expected, -largest, largest);
+          }
           if (std::isnan(e.expected) && std::isnan(e.found)) e = {.at = e.at};
           part.add(e);
         }
@@ -316,12 +333,20 @@ Comparison check_gated(const GatedInputs& in, const TensorView& d) {
   return result;
 }
 
-Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check) {
-  if (check.gate_interleave == 0) return check_gemm(inputs, d, check);
-  Tensor b(DType::f64, inputs.b.shape);
-  const auto [l, n, k] = std::array{b.shape[0], b.shape[1], b.shape[2]};
-  for (std::int64_t i = 0; i < l * n; ++i)
-    for (std::int64_t c = 0; c < k; ++c) b.set(i * k + c, at(inputs.b, i / n, i % n, c));
+namespace {
+
+/// [l, rows, columns] in float64, a row of `from` for so many rows of it.
+Tensor unfolded(const TensorView& from, std::int64_t rows, std::int64_t of_one) {
+  const auto [l, columns] = std::array{from.shape[0], from.shape[2]};
+  Tensor all(DType::f64, {l, rows, columns});
+  for (std::int64_t i = 0; i < l * rows; ++i)
+    for (std::int64_t c = 0; c < columns; ++c) all.set(i * columns + c, at(from, i / rows, i % rows / of_one, c));
+  return all;
+}
+
+Comparison check_gated_rows(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check) {
+  const std::int64_t n = inputs.b.shape[1];
+  const Tensor b = unfolded(inputs.b, n, 1);
   const Tensor gate = rows_in_turn(b, check.gate_interleave, false), up = rows_in_turn(b, check.gate_interleave, true);
   GatedInputs in{.product = inputs, .up = up.view(), .check = check, .alpha_up = check.alpha};
   in.product.b = gate.view();
@@ -332,7 +357,26 @@ Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, c
     in.product.bias = bias.view();
     in.bias_up = bias_up.view();
   }
+  Tensor factors, of_gate, of_up;
+  if (inputs.sfb) {
+    factors = unfolded(inputs.sfb->factors, n, inputs.sfb->rows);
+    of_gate = rows_in_turn(factors, check.gate_interleave, false);
+    of_up = rows_in_turn(factors, check.gate_interleave, true);
+    in.product.sfb = BlockFactors{of_gate.view(), 1};
+    in.up_factors = BlockFactors{of_up.view(), 1};
+  }
   return check_gated(in, d);
+}
+
+}  // namespace
+
+Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check,
+                                const std::vector<OtherOperands>& others) {
+  Comparison result = check.gate_interleave == 0 ? check_gemm(inputs, d, check) : check_gated_rows(inputs, d, check);
+  if (result.mismatches.empty() || check.sums) return result;
+  std::string cause = likely_cause(result.mismatches, gemm_suspects(inputs, check, d.dtype, others));
+  if (!cause.empty()) result.problems.push_back(std::move(cause));
+  return result;
 }
 
 Comparison check_quantized_product(const GatedInputs& in, BlockFormat format, double g, const TensorView& d,

@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "reference/gemm.h"
+#include "reference/gemm_suspects.h"
 #include "tessera/spec/operand_type.h"
 
 namespace tessera::reference {
@@ -27,7 +29,8 @@ struct GatedInputs {
   std::optional<TensorView> up;  ///< b of up, as b: there is a gate
   GemmCheck check;               ///< alpha: of the gate's product
   double alpha_up = 1;
-  std::optional<TensorView> bias_up{};  ///< as bias, which is the gate's
+  std::optional<TensorView> bias_up{};       ///< as bias, which is the gate's
+  std::optional<BlockFactors> up_factors{};  ///< as product.sfb, where that is
 };
 
 /// Of b's rows [l, n, k] in float64 those that make columns of the gate, or of up, where `interleave` of each stand in
@@ -43,8 +46,10 @@ double gated_value(const GemmCheck& check, double gate, double up);
 /// d: [l, m, n] of an element type.
 Comparison check_gated(const GatedInputs& inputs, const TensorView& d);
 
-/// check_gated of weights whose rows are gate and up in turn, where check.gate_interleave says so, else check_gemm.
-Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check);
+/// check_gated of weights whose rows are gate and up in turn, where check.gate_interleave says so, else check_gemm. Of
+/// wrong results of wgmma's sums the likely cause is named; others: what a mistake may take in place of the operands.
+Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check,
+                                const std::vector<OtherOperands>& others = {});
 
 /// d: bytes [l, m, n * bits / 8], any strides; scales in tiles, of which padding must be 0. g: nvfp4's factor.
 Comparison check_quantized_product(const GatedInputs& inputs, BlockFormat format, double g, const TensorView& d,

@@ -61,6 +61,37 @@ Tensor rows_by_list(const TensorView& from, const TensorView& list, std::int64_t
   return rows;
 }
 
+/// What a mistake takes in place of a group's operands: another group's b, rows of a that the list does not name.
+std::vector<OtherOperands> other_operands(const GemmInputs& all, const GemmInputs& of_group, std::int64_t number,
+                                          std::int64_t matrix, const GroupRows& rows,
+                                          const std::optional<TensorView>& indices) {
+  std::vector<OtherOperands> others;
+  const auto add_b = [&](const char* cause, std::int64_t other) {
+    if (other < 0 || other >= all.b.shape[0] || other == number) return;
+    GemmInputs in = of_group;
+    in.b = rows_of(all.b, other, 0, all.b.shape[1]);
+    if (all.sfb) in.sfb = BlockFactors{rows_of(all.sfb->factors, other, 0, all.sfb->factors.shape[1]), all.sfb->rows};
+    others.push_back({cause, in});
+    if (!all.sfb) return;
+    in.b = of_group.b;
+    others.push_back({fmt::format("{} (its factors alone)", cause), in});
+  };
+  add_b("rows of the group are multiplied by b of the next group", number + 1);
+  add_b("rows of the group are multiplied by b of the group before", number - 1);
+  add_b("rows of the group are multiplied by b of the first group", 0);
+  if (indices && rows.first + rows.rows <= all.a.shape[1]) {
+    GemmInputs in = of_group;
+    in.a = rows_of(all.a, 0, rows.first, rows.rows);
+    others.push_back({"the list of rows is not followed: row i of d has row i of a", in});
+  }
+  if (!indices && rows.first > 0) {
+    GemmInputs in = of_group;
+    in.a = rows_of(all.a, matrix, 0, rows.rows);
+    others.push_back({"rows of the group are those of a from row 0 on: the group's first row is left out", in});
+  }
+  return others;
+}
+
 }  // namespace
 
 std::vector<GroupRows> group_rows(Grouping grouping, const TensorView& groups, std::int64_t m) {
@@ -139,28 +170,29 @@ Comparison check_groups(Grouping grouping, const TensorView& groups, const Tenso
 
 Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const GemmInputs& inputs,
                               const TensorView& d, const GemmCheck& check, const std::optional<TensorView>& indices) {
-  return check_groups(grouping, groups, d,
-                      [&](std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& of_d) {
-                        std::vector<Tensor> listed;
-                        listed.reserve(2);  // views of both stay valid
-                        const auto of_a = [&](const TensorView& a) {
-                          if (!indices) return rows_of(a, matrix, rows.first, rows.rows);
-                          listed.push_back(rows_by_list(a, *indices, matrix * d.shape[1] + rows.first, rows.rows));
-                          return listed.back().view();
-                        };
-                        const auto of_b = [&](const TensorView& b) { return rows_of(b, number, 0, b.shape[1]); };
-                        GemmInputs in{of_a(inputs.a), of_b(inputs.b), {}, {}};
-                        if (inputs.bias) in.bias = bias_of_group(*inputs.bias, number);
-                        if (inputs.c) in.c = rows_of(*inputs.c, matrix, rows.first, rows.rows);
-                        if (inputs.sfa) {
-                          const BlockFactors& of = *inputs.sfa;  // a masked group's squares begin with its matrix
-                          in.sfa = {of.rows == 1 ? of_a(of.factors)
-                                                 : rows_of(of.factors, matrix, 0, (rows.rows + of.rows - 1) / of.rows),
-                                    of.rows};
-                        }
-                        if (inputs.sfb) in.sfb = {of_b(inputs.sfb->factors), inputs.sfb->rows};
-                        return check_plain_or_gated(in, of_d, check);
-                      });
+  return check_groups(
+      grouping, groups, d,
+      [&](std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& of_d) {
+        std::vector<Tensor> listed;
+        listed.reserve(2);  // views of both stay valid
+        const auto of_a = [&](const TensorView& a) {
+          if (!indices) return rows_of(a, matrix, rows.first, rows.rows);
+          listed.push_back(rows_by_list(a, *indices, matrix * d.shape[1] + rows.first, rows.rows));
+          return listed.back().view();
+        };
+        const auto of_b = [&](const TensorView& b) { return rows_of(b, number, 0, b.shape[1]); };
+        GemmInputs in{of_a(inputs.a), of_b(inputs.b), {}, {}};
+        if (inputs.bias) in.bias = bias_of_group(*inputs.bias, number);
+        if (inputs.c) in.c = rows_of(*inputs.c, matrix, rows.first, rows.rows);
+        if (inputs.sfa) {
+          const BlockFactors& of = *inputs.sfa;  // a masked group's squares begin with its matrix
+          in.sfa = {
+              of.rows == 1 ? of_a(of.factors) : rows_of(of.factors, matrix, 0, (rows.rows + of.rows - 1) / of.rows),
+              of.rows};
+        }
+        if (inputs.sfb) in.sfb = {of_b(inputs.sfb->factors), inputs.sfb->rows};
+        return check_plain_or_gated(in, of_d, check, other_operands(inputs, in, number, matrix, rows, indices));
+      });
 }
 
 }  // namespace tessera::reference

@@ -36,11 +36,13 @@ double fetch(const OperandSource& from, const Place& at, const Mistake* mistake)
 }
 
 Sum sum_of(const OperandSource& a, const OperandSource& b, const Coordinates& at, std::int64_t row_of_b,
-           const Mistake* of_a, const Mistake* of_b, const std::function<bool(std::int64_t)>& counts) {
+           const Mistake* of_a, const Mistake* of_b, const std::function<bool(std::int64_t)>& counts,
+           const std::function<double(const Coordinates&, std::int64_t, std::int64_t)>& factor) {
   Sum sum;
   for (std::int64_t k = 0; k < a.k; ++k) {
     if (counts && !counts(k)) continue;
-    const double term = fetch(a, {at[0], at[1], k}, of_a) * fetch(b, {at[0], row_of_b, k}, of_b);
+    const double product = fetch(a, {at[0], at[1], k}, of_a) * fetch(b, {at[0], row_of_b, k}, of_b);
+    const double term = factor ? product * factor(at, row_of_b, k) : product;
     sum.value += term;
     sum.magnitude += std::fabs(term);
   }
@@ -50,11 +52,11 @@ Sum sum_of(const OperandSource& a, const OperandSource& b, const Coordinates& at
 Guess guess(const ProductSuspectInputs& in, const Coordinates& at, const Mistakes& mistakes,
             const std::function<bool(std::int64_t)>& counts, std::size_t finish) {
   const auto row_of_b = [&](bool is_up) { return in.row_of_b ? in.row_of_b(at[2], is_up) : at[2]; };
-  const Sum sum = sum_of(in.a, in.b, at, row_of_b(false), mistakes.a, mistakes.b, counts);
+  const Sum sum = sum_of(in.a, in.b, at, row_of_b(false), mistakes.a, mistakes.b, counts, in.factor);
   Sum up;
   if (in.has_gate)
-    up = in.b2 ? sum_of(in.a, *in.b2, at, row_of_b(true), mistakes.a, mistakes.b2, counts)
-               : sum_of(in.a, in.b, at, row_of_b(true), mistakes.a, mistakes.b, counts);
+    up = in.b2 ? sum_of(in.a, *in.b2, at, row_of_b(true), mistakes.a, mistakes.b2, counts, in.factor)
+               : sum_of(in.a, in.b, at, row_of_b(true), mistakes.a, mistakes.b, counts, in.factor);
   const double result = in.finishes[finish].apply(sum.value, up.value, at);
   return {result, in.slack(result, std::max(sum.magnitude, up.magnitude))};
 }

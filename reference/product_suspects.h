@@ -19,6 +19,8 @@ struct ProductSuspectInputs {
   bool has_gate = false;
   /// Rows of b that make a column of d: of the gate and of up, or of the only product.
   std::function<std::int64_t(std::int64_t column, bool is_up)> row_of_b;
+  /// Of each product, besides: fp32 factors of blocks. Empty: 1.
+  std::function<double(const Coordinates& at, std::int64_t row_of_b, std::int64_t k)> factor;
   std::int64_t rows = 0, columns = 0;  ///< of d
   ProductSteps steps;
   /// From sums to d: the right way first, then others with what is wrong with them.

@@ -158,7 +158,7 @@ class Product {
                         : c_.facts.gate == Gate::none  ? check_gemm(in.product, d, check_)
                                                        : check_gated(in, d);
     if (!result.mismatches.empty()) {
-      const Tcgen05Factors factors{alpha_, factor("scale_a"), factor("scale_b"), factor("scale_b2")};
+      const ProductFactors factors{alpha_, factor("scale_a"), factor("scale_b"), factor("scale_b2")};
       const std::string cause =
           likely_cause(result.mismatches, tcgen05_suspects(c_, in, factors, {of_a, of_b_gate, of_b_up}, d));
       if (!cause.empty()) result.problems.push_back(cause);

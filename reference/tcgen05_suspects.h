@@ -8,14 +8,10 @@
 #include "reference/gemm_gated.h"
 #include "reference/likely_cause.h"
 #include "reference/operand_source.h"
+#include "reference/product_finishes.h"
 #include "spec/gemm_tcgen05.h"
 
 namespace tessera::reference {
-
-/// What the sums are multiplied by: alpha without the operands' factors.
-struct Tcgen05Factors {
-  double alpha = 1, scale_a = 1, scale_b = 1, scale_b2 = 1;
-};
 
 struct Tcgen05Sources {
   OperandSource a, b;
@@ -24,7 +20,7 @@ struct Tcgen05Sources {
 
 /// in: c, bias, beta and what the gate's and up's sums are multiplied by. The suspects refer to the buffers of all.
 std::vector<Suspect> tcgen05_suspects(const gemm_tcgen05::Config& config, const GatedInputs& in,
-                                      const Tcgen05Factors& factors, const Tcgen05Sources& sources,
+                                      const ProductFactors& factors, const Tcgen05Sources& sources,
                                       const TensorView& d);
 
 }  // namespace tessera::reference
