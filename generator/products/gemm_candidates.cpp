@@ -93,6 +93,9 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   if (p.grouping != Grouping::none &&
       ((shape.swap_ab == SwapAb::on && !p.swap_ab) || (shape.split_k > 1 && !p.split_k)))
     return;
+  if (p.gate != Gate::none && ((shape.swap_ab == SwapAb::on && !p.swap_ab) || (shape.split_k > 1 && !p.split_k) ||
+                               (shape.tile_n % gemm::unit_of_gate(gemm_facts(p)) != 0 && !p.tile_n)))
+    return;
   Config c = gemm_facts(p, shape.swap_ab);
   // Pins are of the product.
   const bool is_swapped = gemm::is_swapped(c);

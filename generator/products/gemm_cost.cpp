@@ -241,8 +241,8 @@ double issue_cycles(const Rates& rates, const Config& c) {
 /// Of a tile's stores.
 template <Look kLook>
 double store_cycles(const Config& c, double pitch, double used) {
-  const double bytes = 1.0 * c.tile_m * gemm::stored_columns(c) * dtype_bytes(c.facts.d_dtype);
-  const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns(c) / gemm::panel_columns(c);
+  const double bytes = 1.0 * c.tile_m * gemm::stored_columns_of_d(c) * dtype_bytes(c.facts.d_dtype);
+  const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns_of_d(c) / gemm::panel_columns(c);
   const double written = bytes * used / kWriteBytesPerCycle * by_alignment(pitch, kWriteSplitShare, kWriteSectorShare);
   return kTileCycles +
          smooth_max<kLook>({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);

@@ -70,10 +70,15 @@ void GemmOperator::require_facts(const Gemm& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
                             to_word(problem.format ? *problem.format : *problem.b_format), problem.arch.to_string()));
-  if (problem.d_format || problem.gate != Gate::none || problem.interleave)
-    throw Error(ErrorKind::unsupported,
-                fmt::format("gemm: {} has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for {}",
-                            problem.d_format ? "a block-scaled d" : "a gate", problem.arch.to_string()));
+  if (problem.d_format)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("gemm: a block-scaled d has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none "
+                    "for {}",
+                    problem.arch.to_string()));
+  if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
+    throw Error(ErrorKind::unsupported, fmt::format("gemm: interleave = {} with gate = {}: it is for interleaved gates",
+                                                    *problem.interleave, to_word(problem.gate)));
   for (const DType dtype : {problem.dtype, problem.b_dtype.value_or(problem.dtype)})
     if (dtype == DType::s8 || dtype == DType::u8)
       throw Error(ErrorKind::unsupported,
@@ -129,7 +134,23 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::ok:
       break;
     case Rule::facts_of_tcgen05:
-      return "a gate and a block-scaled d have kernels for sm_100 and sm_103 alone (tcgen05)";
+      return "a block-scaled d has kernels for sm_100 and sm_103 alone (tcgen05)";
+    case Rule::dual_gate:
+      return "gate dual has kernels for sm_100 and sm_103 alone (tcgen05): put the rows of gate and up into one b, in "
+             "turn (gate interleaved)";
+    case Rule::gate_and_addend:
+      return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
+                         to_word(config.facts.gate));
+    case Rule::interleave_of_gate:
+      return fmt::format("interleave {}: a power of two from 8 to {} needed (a thread has gate and up of a column)",
+                         found, bound);
+    case Rule::swap_of_gate:
+      return "swap_ab on with a gate, off allowed: gate and up are columns of the instruction";
+    case Rule::split_k_of_gate:
+      return fmt::format("split_k {}, {} allowed with a gate", found, bound);
+    case Rule::tile_n_of_gate:
+      return fmt::format("tile_n {}, a multiple of {} needed (whole turns of gate and up, and 16 columns of d)", found,
+                         bound);
     case Rule::operand_type:
       return why_no_instruction(to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:

@@ -13,6 +13,7 @@
 
 #include "common/ring.cuh"
 #include "gemm/epilogue.cuh"
+#include "gemm/gate.cuh"
 #include "gemm/matmul.cuh"
 #include "gemm/params.cuh"
 #include "gemm/scales.cuh"
@@ -185,7 +186,10 @@ struct Consumer {
       const TileIndex tile = schedule.at(item);
       epilogue.row_end = tile.row_end;
       if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
-      if constexpr (C.split_k == 1) {
+      if constexpr (is_gated(C)) {
+        epilogue.store(GatedSums<C>{accumulators, epilogue.alpha}, tile.row + first_block * kBlockRows,
+                       columns_of_d(C, tile.column), tile.batch);
+      } else if constexpr (C.split_k == 1) {
         epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
       } else {
         // Other warps, of the own warpgroup too, may still multiply what lies there: each waited for its own part.

@@ -59,7 +59,7 @@ struct WholeSums {
 template <Config C>
 struct Epilogue {
   static constexpr int kElementBytes = dtype_bytes(C.facts.d_dtype);
-  static constexpr int kColumns = stored_columns(C);
+  static constexpr int kColumns = stored_columns_of_d(C);
   static constexpr int kPanelColumns = panel_columns(C);
   static constexpr int kPanelRegisters = kPanelColumns / 2;
 
@@ -68,6 +68,7 @@ struct Epilogue {
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const float alpha;
   const bool is_by_tma;  // D is
+  const int columns;     // of D, or of its transpose
   const unsigned staging;
   int slot = 0;
   int row_end = 0;  // of D, for the tile
@@ -78,10 +79,11 @@ struct Epilogue {
         warpgroup(warpgroup_index),
         alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
+        columns(columns_of_d(C, params.n)),
         staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)) {}
 
   static __device__ __forceinline__ bool fits_tma(const Params& p) {
-    return (((is_swapped(C) ? p.m : p.n) | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;
+    return (((is_swapped(C) ? p.m : columns_of_d(C, p.n)) | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;
   }
 
   // The first of this thread's two rows in a block, and its first column in a group of 8.
@@ -147,11 +149,11 @@ struct Epilogue {
   // A staged panel, element by element; neighbouring threads write neighbouring elements. Rarely run: kept small.
   __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int batch) const {
     constexpr int kAcross = is_swapped(C) ? kBlockRows : kPanelColumns;
-    const int of_n = min(kPanelColumns, p.n - column), of_m = min(kBlockRows, row_end - row);
-    const int columns = is_swapped(C) ? of_m : of_n, rows = is_swapped(C) ? of_n : of_m;
+    const int of_n = min(kPanelColumns, columns - column), of_m = min(kBlockRows, row_end - row);
+    const int across = is_swapped(C) ? of_m : of_n, rows = is_swapped(C) ? of_n : of_m;
     const int first_row = is_swapped(C) ? column : row, first_column = is_swapped(C) ? row : column;
     const int c = thread % kAcross;
-    if (c >= columns) return;
+    if (c >= across) return;
 #pragma unroll 1
     for (int r = thread / kAcross; r < rows; r += kWarpgroupThreads / kAcross) {
       const unsigned address = swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + c * kElementBytes);
@@ -170,7 +172,7 @@ struct Epilogue {
   __device__ __forceinline__ void store_last_rows(unsigned from, int row, int column, int batch) const {
     constexpr int kUnits = d_span_bytes(C) / 16;
     const int unit = thread % kUnits, first = column + unit * (16 / kElementBytes);
-    if (first >= p.n) return;
+    if (first >= columns) return;
 #pragma unroll 1
     for (int r = thread / kUnits; r < kBlockRows && row + r < row_end; r += kWarpgroupThreads / kUnits) {
       const ptx::Words4 v = ptx::ld_shared_v4(swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + unit * 16));
@@ -197,7 +199,7 @@ struct Epilogue {
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     // What lies past a group's end belongs to another one: the map would not leave it out.
     const bool is_of_one_group =
-        !is_grouped(C) || (is_swapped(C) ? column + kPanelColumns <= p.n : row + kBlockRows <= row_end);
+        !is_grouped(C) || (is_swapped(C) ? column + kPanelColumns <= columns : row + kBlockRows <= row_end);
     if (!is_by_tma) {
       store_directly(to, row, column, batch);
     } else if (is_swapped(C) && !is_of_one_group) {
@@ -208,13 +210,13 @@ struct Epilogue {
       // An empty group: slots are counted by groups of stores, and those by TMA come before and after this one.
       if (thread == 0) ptx::cp_async_bulk_commit_group();
     } else if (thread == 0) {
-      if (row < p.m && column < p.n)
+      if (row < p.m && column < columns)
         ptx::tma_store_3d(p.d, to, is_swapped(C) ? row : column, is_swapped(C) ? column : row, batch);
       ptx::cp_async_bulk_commit_group();
     }
   }
 
-  // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's.
+  // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's, gated ones.
   template <class Sums>
   __device__ __forceinline__ void store(Sums sums, int row, int column, int batch) {
     constexpr int kPanels = kColumns / kPanelColumns, kCopies = kSharesCode<C> ? 1 : blocks(C) * kPanels;
@@ -224,7 +226,7 @@ struct Epilogue {
       const int first_row = row + i / kPanels * kBlockRows;
       const int first_column = column + i % kPanels * kPanelColumns;
       sums(out, i / kPanels, i % kPanels);
-      finish_panel(out, first_row, first_column, batch);
+      if constexpr (!is_gated(C)) finish_panel(out, first_row, first_column, batch);
       stage_and_store(out, first_row, first_column, batch);
     }
   }

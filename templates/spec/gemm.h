@@ -13,6 +13,10 @@
 // it is added: sfa[i, m, k / 128] (of_row) or sfa[i, m / 128, k / 128] (square), and sfb of n likewise, fp32 numbers
 // with any strides.
 //
+// With an interleaved gate columns of A B^T are `interleave` of the gate and as many of up in turn, and D has n / 2
+// columns, f(factor * gate) * (factor * up) with factor = alpha * scale_a * scale_b, fp32 throughout, f and limits by
+// facts.gate_activation and facts.gate_limit: both are in the same thread (gate.cuh).
+//
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Consumer warpgroups own 64 or 128 rows
 // each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
 // multiplies while the other stores. Of one more warpgroup warp 0 (load) produces: it loads A and B into a ring of
@@ -94,6 +98,9 @@ inline constexpr int kRowsOfSharedStreamedB = 2;  // where CTAs share operands
 enum class Rule {
   ok,
   facts_of_tcgen05,               // 1; 0
+  dual_gate,                      // 1; 0
+  gate_and_addend,                // 1; 0
+  interleave_of_gate,             // columns of the gate that stand together; 128
   operand_type,                   // bytes of A's and B's types together; 2 or 4
   output_type,                    // bytes of D's type; 4
   layout_needs_16_bit,            // bytes of the type; 2
@@ -121,6 +128,9 @@ enum class Rule {
   part_of_b_too_small,            // rows of B that a CTA loads; the multiple that they must be
   part_of_d_too_small,            // columns that a CTA stores; 16
   swap_needs_16_bit_output,       // bytes of D's type; 2
+  swap_of_gate,                   // 1; 0
+  split_k_of_gate,                // split_k; 1
+  tile_n_of_gate,                 // tile_n; columns of 16 columns of D, or of a turn of gate and up
   accumulators_exceed_registers,  // registers for accumulators per thread; those that the budget leaves
   partial_sums_exceed_ring,       // bytes of a tile in fp32; bytes of the ring
   shared_memory_exceeded,         // bytes; 232,448
@@ -130,6 +140,7 @@ TESSERA_HD constexpr bool is_8_bit(DType dtype) { return dtype == DType::e4m3 ||
 TESSERA_HD constexpr bool is_ping_pong(const Config& c) { return c.kernel_schedule == KernelSchedule::ping_pong; }
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
 TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
+TESSERA_HD constexpr bool is_gated(const Config& c) { return c.facts.gate != Gate::none; }
 TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
 // Of what the kernel calls A and B.
 TESSERA_HD constexpr DType a_dtype(const Config& c) {
@@ -180,8 +191,14 @@ TESSERA_HD constexpr int accumulator_registers(const Config& c) {
   return (blocks(c) + (c.facts.accumulation == Accumulation::promoted ? 1 : 0)) * c.tile_n / 2;
 }
 
-// Columns of a tile that one CTA stores.
+// Columns of a tile that one CTA stores, of sums and of D.
 TESSERA_HD constexpr int stored_columns(const Config& c) { return c.tile_n / c.split_k; }
+TESSERA_HD constexpr int stored_columns_of_d(const Config& c) { return stored_columns(c) / (is_gated(c) ? 2 : 1); }
+TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return is_gated(c) ? n / 2 : n; }
+// Columns of sums of a tile with a gate: whole turns, and 16 columns of D at least.
+TESSERA_HD constexpr int unit_of_gate(const Config& c) {
+  return 2 * (c.facts.interleave > 16 ? c.facts.interleave : 16);
+}
 
 // D leaves in panels of 64 rows, whose columns are the most that divide those of the tile: of one swizzle span, at most
 // 64. (128 of an 8-bit type would keep 64 registers busy beside the accumulators.) With swap_ab a panel's columns are
@@ -191,7 +208,7 @@ TESSERA_HD constexpr int panel_columns(const Config& c) {
   if (is_swapped(c))
     while (columns > 16 && stored_columns(c) % columns != 0) columns -= 16;
   else
-    while (stored_columns(c) % columns != 0) columns /= 2;
+    while (stored_columns_of_d(c) % columns != 0) columns /= 2;
   return columns;
 }
 TESSERA_HD constexpr int d_span_bytes(const Config& c) {
@@ -301,10 +318,23 @@ TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) { return
 // Beside those of one wgmma, in the registers that a kernel is launched with: with fewer ptxas gives up.
 inline constexpr int kRegistersBesideInstruction = 26;
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_gate(const Config& c) {
+  if (!is_gated(c)) return {};
+  const ProductFacts& f = c.facts;
+  if (f.gate == Gate::dual) return {Rule::dual_gate, 1, 0};
+  if (f.c != Addend::none || f.bias != Bias::none || f.activation != Activation::none)
+    return {Rule::gate_and_addend, 1, 0};
+  if (f.interleave < 8 || f.interleave > 128 || (f.interleave & (f.interleave - 1)) != 0)
+    return {Rule::interleave_of_gate, f.interleave, 128};
+  if (is_swapped(c)) return {Rule::swap_of_gate, 1, 0};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const OperandType a = c.facts.a_type, b = c.facts.b_type;
-  if (c.facts.gate != Gate::none || c.facts.interleave != 1 || c.facts.d_format != OutputFormat::plain)
+  if (c.facts.d_format != OutputFormat::plain || (!is_gated(c) && c.facts.interleave != 1))
     return {Rule::facts_of_tcgen05, 1, 0};
+  if (const Verdict<Rule> gate = why_invalid_gate(c); !gate.ok()) return gate;
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 =
       !is_block_scaled(a) && !is_block_scaled(b) && is_8_bit(element_type(a)) && is_8_bit(element_type(b));
@@ -338,6 +368,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
   if (is_ping_pong(c) && c.tile_m > 128) return {Rule::tile_m_out_of_range, c.tile_m, 128};
   if (c.tile_n < 16 || c.tile_n % 16 != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, 16};
   if (c.tile_n > 256) return {Rule::tile_n_out_of_range, c.tile_n, 256};
+  if (is_gated(c) && c.tile_n % unit_of_gate(c) != 0) return {Rule::tile_n_of_gate, c.tile_n, unit_of_gate(c)};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
   return {};
@@ -353,6 +384,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
   if (!is_cluster_extent(c.cluster_n)) return {Rule::cluster_too_large, c.cluster_n, kMaxClusterSize};
   if (cluster_size(c) > kMaxClusterSize) return {Rule::cluster_too_large, cluster_size(c), kMaxClusterSize};
   if (c.split_k > 1 && is_grouped(c)) return {Rule::split_k_of_groups, c.split_k, 1};
+  if (c.split_k > 1 && is_gated(c)) return {Rule::split_k_of_gate, c.split_k, 1};
   if (c.split_k > 1 && is_ping_pong(c)) return {Rule::split_k_and_ping_pong, c.split_k, 1};
   if (is_gathered(c) && c.cluster_n > 1) return {Rule::cluster_n_of_gather, c.cluster_n, 1};
   // Parts of an operand are whole swizzle patterns of 8 rows, or whole panels.

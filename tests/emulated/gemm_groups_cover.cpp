@@ -39,7 +39,8 @@ std::vector<std::vector<Fields>> dimensions() {
           {{{"d_dtype", "bf16"}},
            {{"d_dtype", "f32"}, {"c", "matrix"}},
            {{"d_dtype", "f16"}, {"bias", "column"}, {"activation", "relu"}},
-           {{"d_dtype", "e4m3"}}},
+           {{"d_dtype", "e4m3"}},
+           {{"gate", "interleaved"}, {"interleave", "8"}}},
           {{}, {{"b_layout", "mn"}}, {{"a_layout", "mn"}, {"b_layout", "mn"}}},
           {{{"stages", "2"}}, {{"stages", "3"}}}};
 }
@@ -94,6 +95,7 @@ Case case_of(const Choice& choice, std::uint64_t seed) {
   sizes["l"] = groups;
   sizes["m"] = std::max<std::int64_t>((problem.grouping == Grouping::contiguous ? sum : most) + more, 1);
   sizes["n"] = random.integer(2, 0, 1) == 0 ? random.integer(3, 1, 200) : 16 * random.integer(3, 1, 12);
+  if (problem.gate != Gate::none) sizes["n"] = round_up(sizes["n"], 2 * *problem.interleave);
   sizes["k"] = random.integer(4, 1, 400);
   const std::int64_t pitch = round_up(sizes["k"], 64);
   sizes["lda"] = problem.a_layout == Layout::mn_major ? round_up(sizes["m"], 64) : pitch;

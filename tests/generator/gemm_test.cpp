@@ -395,4 +395,28 @@ TEST_CASE("products: no candidate comes twice") {
     }
 }
 
+TEST_CASE("wgmma products: gates") {
+  const gemm::Config c = config({{"gate", "interleaved"}, {"interleave", "64"}, {"m", "4096"}, {"n", "4096"}});
+  CHECK(!gemm::is_swapped(c));
+  CHECK(c.split_k == 1);
+  CHECK(c.tile_n % 128 == 0);
+  const Plan gated = plan({{"gate", "interleaved"}, {"interleave", "8"}, {"grouping", "masked"}});
+  CHECK(gated.kernel.find("_masked_gated8_") != std::string::npos);
+  CHECK(
+      refusal({{"gate", "interleaved"}, {"c", "matrix"}}) ==
+      "gemm bf16, gate and up by 1: gate interleaved with c, bias or an activation: a gate is all that happens to its "
+      "sums");
+  CHECK(refusal({{"gate", "interleaved"}, {"interleave", "6"}}) ==
+        "gemm bf16, gate and up by 6: interleave 6: a power of two from 8 to 128 needed (a thread has gate and up of a "
+        "column)");
+  CHECK(refusal({{"interleave", "2"}}) == "gemm: interleave = 2 with gate = none: it is for interleaved gates");
+  CHECK(refusal({{"gate", "interleaved"}, {"interleave", "8"}, {"swap_ab", "on"}})
+            .find("swap_ab on with a gate, off allowed") != std::string::npos);
+  CHECK(refusal({{"gate", "interleaved"}, {"interleave", "8"}, {"split_k", "2"}})
+            .find("split_k 2, 1 allowed with a gate") != std::string::npos);
+  CHECK(refusal({{"gate", "interleaved"}, {"interleave", "8"}, {"tile_n", "80"}})
+            .find("tile_n 80, a multiple of 32 needed (whole turns of gate and up, and 16 columns of d)") !=
+        std::string::npos);
+}
+
 }  // namespace gemm_test

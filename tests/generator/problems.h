@@ -106,6 +106,19 @@ inline void add_mma_products(std::vector<Problem>& problems) {
       add({{"c", "matrix"}, {"bias", "column"}, {"activation", activation}, {"m", m}});
 }
 
+/// Gates of products by wgmma, dense and in groups.
+inline void add_wgmma_gates(std::vector<Problem>& problems) {
+  problems.push_back(problem_of("gemm", {{"gate", "interleaved"}, {"interleave", "8"}, {"m", "4096"}}));
+  problems.push_back(problem_of("gemm", {{"gate", "interleaved"}, {"interleave", "32"}, {"d_dtype", "f32"}}));
+  problems.push_back(problem_of("gemm", {{"dtype", "e4m3"},
+                                         {"a_scale_block", "1x128"},
+                                         {"b_scale_block", "128x128"},
+                                         {"gate", "interleaved"},
+                                         {"interleave", "8"},
+                                         {"grouping", "contiguous"},
+                                         {"gather", "rows"}}));
+}
+
 inline bool has_weights(const Problem& problem) {
   const Gemm* const facts = problem.get_if<Gemm>();
   return facts != nullptr && has_family(facts->arch, MmaFamily::wgmma) && !facts->format &&
@@ -272,6 +285,7 @@ inline std::vector<Problem> every_fact() {
   for (const ScaleForm to : {ScaleForm::plain, ScaleForm::tile}) problems.push_back(ConvertScales{.to = to});
   add_weights(problems);
   add_quantized_blocks(problems);
+  add_wgmma_gates(problems);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const DType o_dtype : {DType::f32, DType::f16, DType::bf16})
       for (const Sink sink : {Sink::none, Sink::per_head})

@@ -10,7 +10,7 @@ The faults stand in CLASS.json here: `old` (lines) becomes `new` in a copy of th
 `of` times, at number `occurrence`), and commands.json has what `run` names. `expect` names the findings that an engineer should
 be shown, one of them at least, or is ["wrong output"]; `equivalent` is the argument why PTX's rules forbid nothing that the
 changed kernel does. Both were written before the first run, unless the argument says otherwise. Afterwards came `missed`, why
-a fault is not caught, and `other_name`, why it has another name.
+a fault is not caught, and `other_name`, why it has another name. `cause`: how the likely cause that `run` names must begin.
 
 Modes: strict is `run --strict`, full is `run --strict --schedule all --races` (with --full). A fault is caught where the command
 itself ends with 1. A time limit of this program (60 s) is not: a hang counts where the emulator names it. A fault that is not
@@ -95,6 +95,7 @@ def run_command(tessera, command, mode, cache, templates):
         result["findings"] = list(dict.fromkeys(finding["name"] for finding in said["findings"]))
         result["wrong"] = bool(said["problems"])
         result["problem"] = str(said["problems"][0])[:200] if said["problems"] else ""
+        result["causes"] = [str(text)[:200] for text in said["problems"] if "likely cause: " in str(text)]
     except (json.JSONDecodeError, KeyError):
         result["error"] = (done.stderr or done.stdout).strip()[:600]
     return result
@@ -155,6 +156,8 @@ def surprise_of(fault, result):
         return error_of(result)
     if "equivalent" in fault:
         return "taken for equivalent, but caught" if is_caught(result["full"]) else ""
+    if "cause" in fault and not any(f"likely cause: {fault['cause']}" in text for text in result["full"].get("causes", [])):
+        return f"its cause is not named, but: {result['full'].get('causes', [])}"
     if is_caught(result["full"]):
         return "`missed` says why it is not caught, but it is" if "missed" in fault else ""
     return "" if "missed" in fault else "not caught, and no `missed` says why"

@@ -47,7 +47,14 @@ TEST_CASE("the default is legal, and so are many others") {
 }
 
 TEST_CASE("each rule names what it found and its bound") {
-  check_rule({.facts = {.gate = Gate::dual}}, Rule::facts_of_tcgen05, 1, 0);
+  check_rule({.facts = {.d_format = OutputFormat::nvfp4}}, Rule::facts_of_tcgen05, 1, 0);
+  check_rule({.facts = {.gate = Gate::dual}}, Rule::dual_gate, 1, 0);
+  check_rule({.facts = {.bias = Bias::column, .gate = Gate::interleaved}}, Rule::gate_and_addend, 1, 0);
+  check_rule({.facts = {.gate = Gate::interleaved, .interleave = 12}}, Rule::interleave_of_gate, 12, 128);
+  check_rule({.facts = {.gate = Gate::interleaved, .interleave = 8}, .swap_ab = SwapAb::on}, Rule::swap_of_gate, 1, 0);
+  check_rule({.facts = {.gate = Gate::interleaved, .interleave = 8}, .split_k = 2}, Rule::split_k_of_gate, 2, 1);
+  check_rule({.facts = {.gate = Gate::interleaved, .interleave = 8}, .tile_n = 80}, Rule::tile_n_of_gate, 80, 32);
+  check_rule({.facts = {.gate = Gate::interleaved, .interleave = 64}, .tile_n = 192}, Rule::tile_n_of_gate, 192, 128);
   check_rule({.facts = {.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4}}, Rule::operand_type, 1, 4);
   check_rule({.facts = {.a_type = OperandType::tf32, .b_type = OperandType::tf32}}, Rule::operand_type, 8, 4);
   check_rule({.facts = {.b_type = OperandType::f16}}, Rule::operand_type, 4, 4);

@@ -1,0 +1,90 @@
+// Gates in the epilogue of products on sm_90a (wgmma), in the emulator under every schedule, followed by its race
+// detector, and compared with float64. Share of the whole run: three seconds.
+#include <doctest/doctest.h>
+
+#include "tests/emulated/gemm_run.h"
+#include "tests/support/sample.h"
+
+namespace tessera {
+namespace {
+
+using namespace gemm_run;
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+Fields gated(const char* interleave, const char* m, const char* n, const char* stages, const Fields& others = {}) {
+  Fields all{{"gate", "interleaved"}, {"interleave", interleave}, {"tile_m", m}, {"tile_n", n}, {"stages", stages}};
+  const auto pin = [&](const char* key, const char* value) {
+    for (const auto& [name, text] : others)
+      if (name == key) return;
+    all.emplace_back(key, value);
+  };
+  pin("cluster_m", "1");
+  pin("cluster_n", "1");
+  pin("kernel_schedule", "cooperative");
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+Fields with_factors(Fields others) {
+  const Fields factors{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};
+  others.insert(others.begin(), factors.begin(), factors.end());
+  return others;
+}
+
+const Case kCases[] = {
+    {"one warpgroup; d that tma cannot store",
+     gated("8", "64", "64", "3"),
+     {{"m", 77}, {"n", 144}, {"k", 136}, {"ldd", 75}},
+     Fill::standard},
+    {"in turns of eight, a cluster, more tiles than CTAs",
+     gated("8", "128", "128", "3", {{"cluster_m", "2"}, {"b_layout", "mn"}}),
+     {{"m", 300}, {"n", 272}, {"k", 200}, {"l", 2}, {"num_sms", 2}},
+     Fill::standard},
+    {"in turns of sixteen, ping-pong, f32; rows of d in a pitch",
+     gated("16", "128", "96", "4", {{"kernel_schedule", "ping_pong"}, {"d_dtype", "f32"}, {"dtype", "f16"}}),
+     {{"m", 300}, {"n", 192}, {"k", 72}, {"ldd", 108}, {"num_sms", 2}},
+     Fill::standard},
+    {"in turns of a whole tile: factors of squares are those of gate or up alone",
+     with_factors(gated("64", "128", "128", "3")),
+     {{"m", 200}, {"n", 384}, {"k", 400}},
+     Fill::standard},
+    {"two blocks a warpgroup, factors of squares anywhere among a tile's columns, 8-bit d",
+     with_factors(gated("8", "256", "96", "2", {{"d_dtype", "e4m3"}})),
+     {{"m", 300}, {"n", 208}, {"k", 256}},
+     Fill::standard},
+    {"three warpgroups, factors of tensors",
+     gated("16", "192", "64", "3", {{"dtype", "e5m2"}, {"d_dtype", "f16"}}),
+     {{"m", 200}, {"n", 160}, {"k", 272}},
+     Fill::standard},
+    {"contiguous groups, rows by a list with their factors",
+     with_factors(gated("8", "128", "64", "4", {{"grouping", "contiguous"}, {"gather", "rows"}})),
+     {{"m", 300}, {"n", 144}, {"k", 272}, {"l", 4}, {"a_rows", 90}, {"num_sms", 3}},
+     Fill::standard,
+     false,
+     {77, 0, 129, 60}},
+    {"masked groups, last rows of which stay within their matrix, ping-pong",
+     gated("32", "64", "128", "4", {{"grouping", "masked"}, {"kernel_schedule", "ping_pong"}}),
+     {{"m", 150}, {"n", 192}, {"k", 200}, {"l", 4}, {"num_sms", 2}},
+     Fill::standard,
+     false,
+     {3, 0, 150, 65}},
+    {"no products", gated("8", "64", "64", "2"), {{"m", 70}, {"n", 96}, {"k", 0}}},
+};
+
+TEST_CASE("gates of products by wgmma under every schedule") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) {
+    MESSAGE("skipped: no NVRTC");
+    return;
+  }
+  testing::Sample sample(4);
+  for (const Case& test : kCases) {
+    if (!sample.takes()) continue;
+    check(test, *compiler,
+          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
+  }
+}
+
+}  // namespace
+}  // namespace tessera
