@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kTextWidth = 118;
 
-std::string shown(const LayoutCell& cell) {
+std::string shown_cell(const LayoutCell& cell) {
   if (cell.is_outside) return cell.text.empty() ? "." : cell.text;
   return cell.is_marked ? "[" + cell.text + "]" : cell.text;
 }
@@ -25,7 +25,7 @@ void append_block(std::string& out, const LayoutGrid& grid, std::size_t first, s
   out += '\n';
   for (std::size_t r = 0; r < grid.rows.size(); ++r) {
     out += fmt::format("  {:>{}} ", grid.rows[r], left);
-    for (std::size_t c = first; c < last; ++c) out += fmt::format(" {:>{}}", shown(grid.at(r, c)), width);
+    for (std::size_t c = first; c < last; ++c) out += fmt::format(" {:>{}}", shown_cell(grid.at(r, c)), width);
     out += '\n';
   }
 }
@@ -38,14 +38,14 @@ void append_prose(std::string& out, const LayoutGrid& grid) {
     std::string text = fmt::format("  {:<{}}", label, left);
     for (std::size_t c = 0; c < grid.columns.size(); ++c) {
       std::size_t width = grid.columns[c].size();
-      for (std::size_t r = 0; r < grid.rows.size(); ++r) width = std::max(width, shown(grid.at(r, c)).size());
+      for (std::size_t r = 0; r < grid.rows.size(); ++r) width = std::max(width, shown_cell(grid.at(r, c)).size());
       text += fmt::format("  {:<{}}", cell_of(c), width);
     }
     out += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
   };
   line(grid.row_axis, [&](std::size_t c) { return grid.columns[c]; });
   for (std::size_t r = 0; r < grid.rows.size(); ++r)
-    line(grid.rows[r], [&](std::size_t c) { return shown(grid.at(r, c)); });
+    line(grid.rows[r], [&](std::size_t c) { return shown_cell(grid.at(r, c)); });
 }
 
 void append_grid(std::string& out, const LayoutGrid& grid) {
@@ -54,7 +54,7 @@ void append_grid(std::string& out, const LayoutGrid& grid) {
   std::size_t left = grid.row_axis.size() + 1 + grid.column_axis.size(), width = 1;
   for (const std::string& row : grid.rows) left = std::max(left, row.size());
   for (const std::string& column : grid.columns) width = std::max(width, column.size());
-  for (const LayoutCell& cell : grid.cells) width = std::max(width, shown(cell).size());
+  for (const LayoutCell& cell : grid.cells) width = std::max(width, shown_cell(cell).size());
   const std::size_t fit = std::max<std::size_t>(1, (kTextWidth - std::min(kTextWidth, left + 3)) / (width + 1));
   for (std::size_t first = 0; first < grid.columns.size(); first += fit) {
     if (first > 0) out += '\n';

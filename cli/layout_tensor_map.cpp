@@ -111,17 +111,17 @@ ResolvedTensorMap resolved(const TensorMapArguments& given) {
 
 /// The copy's rows in the order of shared memory: where each stands in the
 /// tensor, dimensions 1 and up.
-struct Rows {
+struct TensorRows {
   int count = 0;
   int all = 0;  ///< more than `count`: these are not shown
   std::vector<std::array<std::int64_t, 5>> at;
 };
 
-Rows tiled_rows(const ResolvedTensorMap& map, const TensorMapCopy& copy) {
+TensorRows tiled_rows(const ResolvedTensorMap& map, const TensorMapCopy& copy) {
   std::uint64_t all = 1;
   for (std::uint32_t d = 1; d < map.rank; ++d)
     all *= (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
-  Rows rows{static_cast<int>(std::min<std::uint64_t>(all, kMaxRows)), static_cast<int>(all), {}};
+  TensorRows rows{static_cast<int>(std::min<std::uint64_t>(all, kMaxRows)), static_cast<int>(all), {}};
   for (int r = 0; r < rows.count; ++r) {
     std::array<std::int64_t, 5> at = copy.coordinates;
     std::uint32_t rest = static_cast<std::uint32_t>(r);
@@ -160,8 +160,8 @@ std::string im2col_message(const Verdict<layout::Im2colRule>& verdict) {
   return {};
 }
 
-Rows im2col_rows(LayoutPage& page, const LayoutArguments& arguments, const ResolvedTensorMap& map,
-                 const TensorMapCopy& copy) {
+TensorRows im2col_rows(LayoutPage& page, const LayoutArguments& arguments, const ResolvedTensorMap& map,
+                       const TensorMapCopy& copy) {
   layout::Im2colMap im2col;
   im2col.rank = static_cast<int>(map.rank);
   const std::size_t spatial = map.rank < 3 ? 1 : map.rank - 2;
@@ -180,7 +180,7 @@ Rows im2col_rows(LayoutPage& page, const LayoutArguments& arguments, const Resol
     start[d] = copy.coordinates[d];
     if (d >= 1 && d <= spatial) im2col.strides[d - 1] = static_cast<int>(map.element_strides[d]);
   }
-  Rows rows;
+  TensorRows rows;
   rows.all = static_cast<int>(arguments.number("pixels", 0, 0, 1 << 20));
   rows.count = std::min(rows.all, kMaxRows);
   if (const auto verdict = why_invalid_im2col(im2col, static_cast<int>(map.box[0]), rows.all, offsets); !verdict.ok()) {
@@ -200,7 +200,7 @@ Rows im2col_rows(LayoutPage& page, const LayoutArguments& arguments, const Resol
   return rows;
 }
 
-void draw(LayoutPage& page, const ResolvedTensorMap& map, const TensorMapCopy& copy, const Rows& rows) {
+void draw(LayoutPage& page, const ResolvedTensorMap& map, const TensorMapCopy& copy, const TensorRows& rows) {
   // Elements of 16 bytes of shared memory, and their bytes there and in global
   // memory (padded types: 8 or 12).
   const int per = 128 / smem_element_bits(map.type);
@@ -324,7 +324,7 @@ LayoutPage layout_tensor_map(const LayoutArguments& arguments) {
   refuse_undrawn(arguments, map);
   std::copy(at.begin(), at.end(), copy.coordinates.begin());
   const bool is_im2col = arguments.has("pixels");
-  Rows rows = is_im2col ? im2col_rows(page, arguments, map, copy) : tiled_rows(map, copy);
+  TensorRows rows = is_im2col ? im2col_rows(page, arguments, map, copy) : tiled_rows(map, copy);
   if (!page.mistakes.empty()) return page;
   const auto count = static_cast<std::uint64_t>(rows.all), pitch = smem_row_pitch_bytes(map);
   const std::uint64_t credit = is_im2col ? count * transaction_bytes(map) : transaction_bytes(map);
