@@ -1,5 +1,5 @@
-// A gate (facts.gate_activation, facts.gate_limit) of columns of sums that stand in turn, eight or more of each, so that a thread has both of a
-// column of D.
+// A gate (facts.gate_activation, facts.gate_limit) of columns of sums that stand in turn, eight or more of each, so
+// that a thread has both of a column of D.
 #pragma once
 
 #include "gemm/activation.cuh"

@@ -56,7 +56,8 @@ TEST_CASE("exit codes and messages") {
   fails({"plan"}, 2, "tessera: plan: name an operator, like `tessera plan fmha`");
   fails({"plan", "conv"}, 2,
         "conv: is neither an operator (copy2d, fmha, merge, attention_quantize, gemm, quantize, dequantize, "
-        "convert_scales, gemv, pack_weights, quantize_blocks, rows, mhc_product, moe_route, topk, indexer) nor a shape list");
+        "convert_scales, gemv, pack_weights, quantize_blocks, rows, mhc_product, moe_route, topk, indexer) nor a shape "
+        "list");
   fails({"plan", "fmah"}, 2, "did you mean fmha?");
   fails({"plan", "fmha", "--hed-dim", "64"}, 2, "unknown flag --hed-dim for plan, did you mean --head-dim?");
   fails({"plan", "fmha", "extra"}, 2, "unexpected argument 'extra' for plan");

@@ -18,8 +18,8 @@ struct Indexer {
   static constexpr std::string_view kOperator = "indexer";
 
   Arch arch{};
-  int heads = 64;                         ///< 8, 16, 32 or 64
-  int head_dim = 128;                     ///< 32, 64 or 128; mxfp4: 64 or 128
+  int heads = 64;      ///< 8, 16, 32 or 64
+  int head_dim = 128;  ///< 32, 64 or 128; mxfp4: 64 or 128
   IndexFormat format = IndexFormat::e4m3;
   DType score_dtype = DType::f32;         ///< f32 or bf16
   KvLayout kv_layout = KvLayout::ragged;  ///< ragged: keys one behind the other, each query with a range; or paged
