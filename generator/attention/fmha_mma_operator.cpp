@@ -34,6 +34,7 @@ bool may_spill(const fmha::Config& c) {
   if (fmha::shares_blocks(c)) return c.tile_n > 64;
   int beside = 40;
   if (fmha::row_blocks(c) == 2) beside += 32;
+  if (fmha::has_pools(c) && fmha::row_blocks(c) == 2 && c.tile_n > 96) beside += 16;  // words of bits
   if (fmha::ctas_per_sm(c) == 2) beside += 24;
   if (widens_keys(c.facts)) beside += 32;
   if (is_8_bit(c.facts)) beside += 8;

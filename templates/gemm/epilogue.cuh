@@ -68,8 +68,8 @@ struct Epilogue {
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const float alpha;
   const bool is_by_tma;  // D is
-  const int columns;     // of D, or of its transpose
   const unsigned staging;
+  int columns;  // of D, or of its transpose; who writes rows of groups there changes it, with params.n
   int slot = 0;
   int row_end = 0;  // of D, for the tile
   int group = 0;    // whose bias it has
@@ -79,8 +79,8 @@ struct Epilogue {
         warpgroup(warpgroup_index),
         alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
-        columns(columns_of_d(C, params.n)),
-        staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)) {}
+        staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)),
+        columns(columns_of_d(C, params.n)) {}
 
   static __device__ __forceinline__ bool fits_tma(const Params& p) {
     return (((is_swapped(C) ? p.m : columns_of_d(C, p.n)) | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;

@@ -16,7 +16,7 @@
 namespace tessera::gemm_mma_drawn_test {
 namespace {
 
-constexpr std::uint64_t kDraws = 8, kAllDraws = 300;
+constexpr std::uint64_t kDraws = 8, kAllDraws = 180;
 
 class Draw {
  public:
