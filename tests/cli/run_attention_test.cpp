@@ -71,7 +71,8 @@ TEST_CASE("run: behind valid lengths lie NaNs, so that a kernel which reads them
   CHECK(run(machine, fault.flags(), used).code == 1);
   const std::vector<std::string> pools{"--kv-pools", "sparse_window", "--heads-q", "16", "--batch", "3"};
   CHECK(run(machine, pools).code == 0);
-  const Fault of_pools(machine, "pools.cuh", "-length : end - (end + C.tile_n - 1) / C.tile_n * C.tile_n)", "-length : 0)");
+  const Fault of_pools(machine, "pools.cuh", "-length : end - (end + C.tile_n - 1) / C.tile_n * C.tile_n)",
+                       "-length : 0)");
   CHECK(run(machine, of_pools.flags(), pools).code == 1);
 }
 
