@@ -2,7 +2,7 @@
 // split keys, and a Config from a Problem's facts and pins and a tile.
 #pragma once
 
-#include "spec/fmha.h"
+#include "spec/fmha_tiles.h"
 #include "tessera/problem.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "generator/fact_fields.h"
-#include "spec/fmha.h"
+#include "spec/fmha_tiles.h"
 #include "tessera/plan.h"
 
 namespace tessera::fmha {

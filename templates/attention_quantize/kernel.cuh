@@ -181,7 +181,7 @@ __device__ __forceinline__ void quantize_group(float (&x)[nvfp4::kGroup], unsign
 template <Config C>
 __device__ __forceinline__ void load_columns(const void* x, long long element, float (&values)[nvfp4::kGroup]) {
   quantize::Source16<C.dtype> source;
-  quantize::load16<C.dtype>(x, element, source);
+  quantize::load_source(x, element, source);
   quantize::to_f32(source, values);
 }
 __device__ __forceinline__ void load_floats(const float* from, float (&values)[nvfp4::kGroup]) {

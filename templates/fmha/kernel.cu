@@ -1,6 +1,7 @@
 // Fused attention forward: the entry. What its parameters mean and how it is launched: spec/fmha.h.
 // Alone: nvcc -std=c++20 -arch=sm_90a -cubin -I templates -I templates/fmha/default templates/fmha/kernel.cu
 #include "fmha/kernel.cuh"
+#include "spec/fmha_tiles.h"
 #include "wgmma_shapes.cuh"
 
 namespace tessera::fmha {

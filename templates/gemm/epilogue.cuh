@@ -69,7 +69,6 @@ struct Epilogue {
   const float alpha;
   const bool is_by_tma;  // D is
   const unsigned staging;
-  int columns;  // of D, or of its transpose; who writes rows of groups there changes it, with params.n
   int slot = 0;
   int row_end = 0;  // of D, for the tile
   int group = 0;    // whose bias it has
@@ -79,8 +78,10 @@ struct Epilogue {
         warpgroup(warpgroup_index),
         alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
-        staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)),
-        columns(columns_of_d(C, params.n)) {}
+        staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)) {}
+
+  // Of D, or of its transpose. Asked for each time: groups of rows there have p.n of their own.
+  __device__ __forceinline__ int columns() const { return columns_of_d(C, p.n); }
 
   static __device__ __forceinline__ bool fits_tma(const Params& p) {
     return (((is_swapped(C) ? p.m : columns_of_d(C, p.n)) | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;
@@ -149,7 +150,7 @@ struct Epilogue {
   // A staged panel, element by element; neighbouring threads write neighbouring elements. Rarely run: kept small.
   __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int batch) const {
     constexpr int kAcross = is_swapped(C) ? kBlockRows : kPanelColumns;
-    const int of_n = min(kPanelColumns, columns - column), of_m = min(kBlockRows, row_end - row);
+    const int of_n = min(kPanelColumns, columns() - column), of_m = min(kBlockRows, row_end - row);
     const int across = is_swapped(C) ? of_m : of_n, rows = is_swapped(C) ? of_n : of_m;
     const int first_row = is_swapped(C) ? column : row, first_column = is_swapped(C) ? row : column;
     const int c = thread % kAcross;
@@ -172,7 +173,7 @@ struct Epilogue {
   __device__ __forceinline__ void store_last_rows(unsigned from, int row, int column, int batch) const {
     constexpr int kUnits = d_span_bytes(C) / 16;
     const int unit = thread % kUnits, first = column + unit * (16 / kElementBytes);
-    if (first >= columns) return;
+    if (first >= columns()) return;
 #pragma unroll 1
     for (int r = thread / kUnits; r < kBlockRows && row + r < row_end; r += kWarpgroupThreads / kUnits) {
       const ptx::Words4 v = ptx::ld_shared_v4(swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + unit * 16));
@@ -199,7 +200,7 @@ struct Epilogue {
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     // What lies past a group's end belongs to another one: the map would not leave it out.
     const bool is_of_one_group =
-        !is_grouped(C) || (is_swapped(C) ? column + kPanelColumns <= columns : row + kBlockRows <= row_end);
+        !is_grouped(C) || (is_swapped(C) ? column + kPanelColumns <= columns() : row + kBlockRows <= row_end);
     if (!is_by_tma) {
       store_directly(to, row, column, batch);
     } else if (is_swapped(C) && !is_of_one_group) {
@@ -210,7 +211,7 @@ struct Epilogue {
       // An empty group: slots are counted by groups of stores, and those by TMA come before and after this one.
       if (thread == 0) ptx::cp_async_bulk_commit_group();
     } else if (thread == 0) {
-      if (row < p.m && column < columns)
+      if (row < p.m && column < columns())
         ptx::tma_store_3d(p.d, to, is_swapped(C) ? row : column, is_swapped(C) ? column : row, batch);
       ptx::cp_async_bulk_commit_group();
     }

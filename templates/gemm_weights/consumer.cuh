@@ -170,7 +170,7 @@ struct Consumer {
     for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
       multiply(accumulators);
       const Tile tile = schedule.at(item);
-      if constexpr (is_grouped(C)) epilogue.columns = params.n = tile.row_end;  // rows of D that the tile may have
+      if constexpr (is_grouped(C)) params.n = tile.row_end;  // rows of D that the tile may have
       if constexpr (gemm_weights::parts(C) > 1) {
         if (!parts.is_owner()) {
           parts.share(accumulators[0]);

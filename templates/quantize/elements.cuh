@@ -1,4 +1,4 @@
-// Sixteen neighbours of the source as fp32.
+// Neighbours of the source as fp32: sixteen of a group, or eight.
 #pragma once
 
 #include "ptx/global.cuh"
@@ -19,19 +19,21 @@ __device__ __forceinline__ void unpack_pair(unsigned pair, float& low, float& hi
   }
 }
 
-// Sixteen elements as they are loaded: 16 registers of fp32, or 8 of pairs.
-template <DType kDType>
-struct Source16 {
-  static constexpr int kWords = 4 * dtype_bytes(kDType);
+// So many elements as they are loaded: a register for each of fp32, or for two.
+template <DType kDType, int kCount>
+struct Source {
+  static constexpr int kWords = kCount * dtype_bytes(kDType) / 4;
   unsigned words[kWords];
 };
-
-// element: a multiple of 16, so every load is aligned.
 template <DType kDType>
-__device__ __forceinline__ void load16(const void* source, long long element, Source16<kDType>& x) {
+using Source16 = Source<kDType, 16>;
+
+// element: a multiple of kCount, so every load is aligned.
+template <DType kDType, int kCount>
+__device__ __forceinline__ void load_source(const void* source, long long element, Source<kDType, kCount>& x) {
   const char* const at = static_cast<const char*>(source) + element * dtype_bytes(kDType);
 #pragma unroll
-  for (int i = 0; i < Source16<kDType>::kWords / 4; ++i) {
+  for (int i = 0; i < x.kWords / 4; ++i) {
     const ptx::Vector4 v = ptx::ld_global_v4_stream(at + 16 * i);
     x.words[4 * i] = v.x;
     x.words[4 * i + 1] = v.y;
@@ -40,10 +42,10 @@ __device__ __forceinline__ void load16(const void* source, long long element, So
   }
 }
 
-template <DType kDType>
-__device__ __forceinline__ void to_f32(const Source16<kDType>& source, float (&x)[16]) {
+template <DType kDType, int kCount>
+__device__ __forceinline__ void to_f32(const Source<kDType, kCount>& source, float (&x)[kCount]) {
 #pragma unroll
-  for (int i = 0; i < Source16<kDType>::kWords; ++i) {
+  for (int i = 0; i < source.kWords; ++i) {
     if constexpr (kDType == DType::f32) {
       x[i] = __uint_as_float(source.words[i]);
     } else {

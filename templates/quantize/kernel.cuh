@@ -193,7 +193,7 @@ __device__ __forceinline__ void quantize_irregular_groups(const void* x, void* v
   for (int i = 0; i < visits(C); ++i) {
     const BlockPlace place = place_of_thread<C>(i, groups, rows, k);
     Source16<C.dtype> source = {};
-    if (place.is_live) load16<C.dtype>(x, place.element, source);
+    if (place.is_live) load_source(x, place.element, source);
     unsigned code = 0, words[2];
     quantize_irregular<C>(source, unit, code, words);
     store_group<C>(place, code, words, values, scales);
@@ -211,7 +211,7 @@ __device__ __forceinline__ void kernel(const void* x, void* values, void* scales
   Source16<C.dtype> sources[visits(C)] = {};
 #pragma unroll
   for (int i = 0; i < visits(C); ++i)
-    if (places[i].is_live) load16<C.dtype>(x, places[i].element, sources[i]);
+    if (places[i].is_live) load_source(x, places[i].element, sources[i]);
   const Unit unit = unit_of<C>(global_scale, workspace);
   if constexpr (rounds_pairs(C) && C.global_scale != GlobalScale::none) {
     if (!unit.is_regular) {

@@ -9,37 +9,8 @@
 
 namespace tessera::quantize_blocks {
 
-// Eight neighbours of a row as they are loaded.
 template <DType kDType>
-struct Source8 {
-  static constexpr int kWords = kVector * dtype_bytes(kDType) / 4;
-  unsigned words[kWords];
-};
-
-template <DType kDType>
-__device__ __forceinline__ void load8(const void* x, long long element, Source8<kDType>& source) {
-  const char* const at = static_cast<const char*>(x) + element * dtype_bytes(kDType);
-#pragma unroll
-  for (int i = 0; i < Source8<kDType>::kWords / 4; ++i) {
-    const ptx::Vector4 v = ptx::ld_global_v4_stream(at + 16 * i);
-    source.words[4 * i] = v.x;
-    source.words[4 * i + 1] = v.y;
-    source.words[4 * i + 2] = v.z;
-    source.words[4 * i + 3] = v.w;
-  }
-}
-
-template <DType kDType>
-__device__ __forceinline__ void to_f32(const Source8<kDType>& source, float (&x)[kVector]) {
-#pragma unroll
-  for (int i = 0; i < Source8<kDType>::kWords; ++i) {
-    if constexpr (kDType == DType::f32) {
-      x[i] = __uint_as_float(source.words[i]);
-    } else {
-      quantize::unpack_pair<kDType>(source.words[i], x[2 * i], x[2 * i + 1]);
-    }
-  }
-}
+using Source8 = quantize::Source<kDType, kVector>;
 
 // NaN is left out: max returns its other operand.
 template <DType kDType>
@@ -103,7 +74,7 @@ __device__ __forceinline__ void kernel(const void* x, void* values, void* factor
   Source8<C.dtype> sources[kVisits] = {};
 #pragma unroll
   for (int i = 0; i < kVisits; ++i)
-    if (is_inside(i)) load8<C.dtype>(x, element_of(i), sources[i]);
+    if (is_inside(i)) quantize::load_source(x, element_of(i), sources[i]);
 
   float inverse = 1;
   if constexpr (C.scale_block == ScaleBlock::square) {

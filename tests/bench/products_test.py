@@ -1,9 +1,9 @@
 """bench/h200/products without a GPU: its cases are those of bench/peers, and what verdicts canned tables get."""
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from program import program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRODUCTS = ROOT / "bench" / "h200" / "products"
@@ -76,20 +76,12 @@ class Cases(unittest.TestCase):
                     self.assertIn(f'"{argument}"', text, case.name)
 
     def test_lists_and_goes_on(self):
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder)
-            library, runner = out / "library.so", out / "runner"
-            library.write_text("one")
-            runner.write_text("#!/bin/sh\necho \"$@\" >> " + str(out / "calls") + "\n")
-            runner.chmod(0o755)
-            command = [PRODUCTS, "--library", library, "--out", out / "results", "--python", runner]
-            listed = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
-            self.assertIn(f"{len(cases('x', False))} cases", listed)
-            first = subprocess.run([*command, "--only", "drawn", "--seconds", "70"], capture_output=True, text=True, check=False)
-            self.assertEqual(first.returncode, 3, first.stdout + first.stderr)
-            last = subprocess.run([*command, "--only", "drawn", "--seconds", "70"], capture_output=True, text=True, check=False)
-            self.assertEqual(last.returncode, 0, last.stdout + last.stderr)
-            self.assertEqual(len((out / "calls").read_text().splitlines()), 2)
+        with program(PRODUCTS) as products:
+            self.assertIn(f"{len(cases('x', False))} cases", products.run("--dry-run")[0])
+            words = ("--only", "drawn", "--seconds", "70")
+            self.assertEqual(products.run(*words)[1], 3)
+            self.assertEqual(products.run(*words)[1], 0)
+            self.assertEqual(len(products.calls()), 2)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import sys
 import tempfile
 import unittest
 
+from program import program
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "bench" / "h200" / "python"
 sys.path.insert(0, str(PYTHON.parent))
@@ -43,22 +45,13 @@ class Cases(unittest.TestCase):
             self.assertTrue((ROOT / place_of(case)).exists(), case)
 
     def test_lists_and_goes_on(self):
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder)
-            library, runner = out / "library.so", out / "runner"
-            library.write_text("one")
-            runner.write_text("#!/bin/sh\necho \"$@\" >> " + str(out / "calls") + "\n")
-            runner.chmod(0o755)
-            command = [PYTHON, "--library", library, "--out", out / "results", "--python", runner]
-            listed = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
+        with program(PYTHON) as python:
+            listed = python.run("--dry-run")[0]
             self.assertIn("python3 -m pytest -q -p no:cacheprovider tests/python/test_torch.py", listed)
             self.assertIn("python3 bench/peers/python_calls.py", listed)
-            first = subprocess.run([*command, "--seconds", "20"], capture_output=True, text=True, check=False)
-            self.assertEqual(first.returncode, 3, first.stdout + first.stderr)
-            last = subprocess.run(command, capture_output=True, text=True, check=False)
-            self.assertEqual(last.returncode, 0, last.stdout + last.stderr)
-            asked = [line for line in (out / "calls").read_text().splitlines() if not line.startswith("-c")]
-            self.assertEqual(len(asked), len(CASES))
+            self.assertEqual(python.run("--seconds", "20")[1], 3)
+            self.assertEqual(python.run()[1], 0)
+            self.assertEqual(len(python.calls()), len(CASES))
 
     def test_a_python_without_the_package_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

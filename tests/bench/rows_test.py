@@ -2,8 +2,9 @@
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from program import program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = ROOT / "bench" / "h200" / "rows"
@@ -67,20 +68,12 @@ class Cases(unittest.TestCase):
             self.assertEqual(names.count(operator), 1, operator)
 
     def test_lists_and_goes_on(self):
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder)
-            library, runner = out / "library.so", out / "runner"
-            library.write_text("one")
-            runner.write_text("#!/bin/sh\necho \"$@\" >> " + str(out / "calls") + "\n")
-            runner.chmod(0o755)
-            command = [ROWS, "--library", library, "--out", out / "results", "--python", runner]
-            listed = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
-            self.assertIn(f"{len(cases('x', True))} cases", listed)
-            first = subprocess.run([*command, "--only", "chain-swiglu", "--seconds", "85"], capture_output=True, text=True, check=False)
-            self.assertEqual(first.returncode, 3, first.stdout + first.stderr)
-            last = subprocess.run([*command, "--only", "chain-swiglu", "--seconds", "85"], capture_output=True, text=True, check=False)
-            self.assertEqual(last.returncode, 0, last.stdout + last.stderr)
-            self.assertEqual(len((out / "calls").read_text().splitlines()), 2)
+        with program(ROWS) as rows:
+            self.assertIn(f"{len(cases('x', True))} cases", rows.run("--dry-run")[0])
+            words = ("--only", "chain-swiglu", "--seconds", "85")
+            self.assertEqual(rows.run(*words)[1], 3)
+            self.assertEqual(rows.run(*words)[1], 0)
+            self.assertEqual(len(rows.calls()), 2)
 
 
 if __name__ == "__main__":

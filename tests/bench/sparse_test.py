@@ -1,9 +1,9 @@
 """bench/h200/sparse without a GPU: its cases are those of bench/peers, and what verdicts canned tables get."""
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from program import program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SPARSE = ROOT / "bench" / "h200" / "sparse"
@@ -97,21 +97,13 @@ class Cases(unittest.TestCase):
                     self.assertIn(f'"{argument}"', text, case.name)
 
     def test_lists_and_goes_on(self):
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder)
-            library, runner = out / "library.so", out / "runner"
-            library.write_text("one")
-            runner.write_text("#!/bin/sh\necho \"$@\" >> " + str(out / "calls") + "\n")
-            runner.chmod(0o755)
-            command = [SPARSE, "--library", library, "--out", out / "results", "--python", runner]
-            listed = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
-            self.assertIn(f"{len(cases('x'))} cases", listed)
-            first = subprocess.run([*command, "--only", "listed", "--seconds", "110"], capture_output=True, text=True, check=False)
-            self.assertEqual(first.returncode, 0, first.stdout + first.stderr)
-            self.assertEqual(len((out / "calls").read_text().splitlines()), 3)
-            first = subprocess.run([*command, "--only", "topk", "--seconds", "80"], capture_output=True, text=True, check=False)
-            self.assertEqual(first.returncode, 3, first.stdout + first.stderr)
-            self.assertIn("3 cases are left: call again", first.stdout)
+        with program(SPARSE) as sparse:
+            self.assertIn(f"{len(cases('x'))} cases", sparse.run("--dry-run")[0])
+            self.assertEqual(sparse.run("--only", "listed", "--seconds", "110")[1], 0)
+            self.assertEqual(len(sparse.calls()), 3)
+            said, code = sparse.run("--only", "topk", "--seconds", "80")
+            self.assertEqual(code, 3)
+            self.assertIn("3 cases are left: call again", said)
 
 
 if __name__ == "__main__":

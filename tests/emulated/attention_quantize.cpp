@@ -5,7 +5,7 @@
 
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/attention_quantize_cases.h"
 #include "tests/support/sample.h"
 
@@ -15,15 +15,7 @@ namespace {
 using emulator::EmulatedDevice;
 using emulator::Schedule;
 using reference::Fill;
-
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    MESSAGE("skipped: no NVRTC");
-    return nullptr;
-  }
-}
+using testing::find_compiler;
 
 /// Parts of blocks, whole ones, one row; sequences and groups of heads; nothing.
 constexpr reference::FmhaSizes kShapes[] = {{.batch = 2, .heads_q = 3, .heads_kv = 1, .seqlen_q = 150, .seqlen_k = 131},

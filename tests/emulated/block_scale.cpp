@@ -7,8 +7,8 @@
 
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
 #include "tessera/plan.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/block_scale_cases.h"
 #include "tests/support/sample.h"
 
@@ -18,14 +18,7 @@ namespace {
 using emulator::EmulatedDevice;
 using reference::BlockRun;
 using reference::Range;
-
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
+using testing::find_compiler;
 
 constexpr const char* kArchs[] = {"sm_90a", "sm_100a", "sm_120a"};
 
@@ -58,10 +51,7 @@ void check(Compiler& compiler, const char* arch, const char* op, BlockRun run,
 
 TEST_CASE("quantize and dequantize: every target, format, form and type") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
   std::size_t type = 0;
   testing::Sample sample(8);

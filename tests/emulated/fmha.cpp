@@ -11,9 +11,9 @@
 
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
 #include "tessera/launcher.h"
 #include "tessera/plan.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/sample.h"
 
 namespace tessera::fmha_test {
@@ -21,6 +21,7 @@ namespace {
 
 using emulator::EmulatedDevice;
 using emulator::Schedule;
+using testing::find_compiler;
 
 struct Case {
   const char* name;
@@ -103,20 +104,9 @@ class FmhaRun {
   DevicePointer o_ = 0;
 };
 
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 TEST_CASE("attention kernels under every schedule") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   Fmha causal;
   causal.head_dim = 64;
   causal.mask = Mask::causal;
@@ -168,10 +158,7 @@ TEST_CASE("attention kernels under every schedule") {
 
 TEST_CASE("attention kernels have no races") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   Fmha causal;
   causal.head_dim = 64;
   causal.mask = Mask::causal;

@@ -19,6 +19,20 @@ Fmha k_major(int head_dim, int head_dim_v, Mask mask) {
   return problem;
 }
 
+// Keys of a tile in parts: of equal size, dealt, dealt to ragged queries.
+template <class Check>
+void check_split_keys(const Check& check) {
+  Fmha other = k_major(128, 128, Mask::none);
+  other.split_kv = SplitKv::on;
+  other.pack_gqa = 4;
+  other.sink = Sink::per_head;
+  check(other, {2, 8, 2, 5, 700}, {.num_splits = 3});
+  other.split_kv = SplitKv::dealt;
+  check(other, {2, 8, 2, 5, 700}, {.num_sms = 3});
+  other.q_layout = QueryLayout::ragged;
+  check(other, {3, 8, 2, 40, 300}, {.query_lengths = {20, 0, 17}, .num_sms = 3});
+}
+
 TEST_CASE("attention on wgmma: a V whose keys are contiguous") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
@@ -43,15 +57,7 @@ TEST_CASE("attention on wgmma: a V whose keys are contiguous") {
   narrow.swizzle = Swizzle::none;
   narrow.window = Window::sliding;
   check(narrow, {1, 2, 1, 100, 300}, {.window_size_left = 70, .window_size_right = 5});
-  Fmha other = k_major(128, 128, Mask::none);
-  other.split_kv = SplitKv::on;
-  other.pack_gqa = 4;
-  other.sink = Sink::per_head;
-  check(other, {2, 8, 2, 5, 700}, {.num_splits = 3});
-  other.split_kv = SplitKv::dealt;
-  check(other, {2, 8, 2, 5, 700}, {.num_sms = 3});
-  other.q_layout = QueryLayout::ragged;
-  check(other, {3, 8, 2, 40, 300}, {.query_lengths = {20, 0, 17}, .num_sms = 3});
+  check_split_keys(check);
 }
 
 TEST_CASE("attention by mma.sync: a V whose keys are contiguous") {
@@ -88,15 +94,7 @@ TEST_CASE("attention by mma.sync: a V whose keys are contiguous") {
     narrow.softcap = Softcap::tanh;
     check(narrow, {1, 2, 1, 100, 300}, {.window_size_left = 70, .window_size_right = 5});
   }
-  Fmha other = k_major(128, 128, Mask::none);
-  other.split_kv = SplitKv::on;
-  other.pack_gqa = 4;
-  other.sink = Sink::per_head;
-  check(other, {2, 8, 2, 5, 700}, {.num_splits = 3});
-  other.split_kv = SplitKv::dealt;
-  check(other, {2, 8, 2, 5, 700}, {.num_sms = 3});
-  other.q_layout = QueryLayout::ragged;
-  check(other, {3, 8, 2, 40, 300}, {.query_lengths = {20, 0, 17}, .num_sms = 3});
+  check_split_keys(check);
 }
 
 }  // namespace

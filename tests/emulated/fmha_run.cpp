@@ -1,3 +1,5 @@
+// Longer than most files for one class: what a launch reads (dense, ragged, in pages, by lists, with scales) lies in
+// the tensors of a Run, and so does what it wrote; each way of laying keys out has its part of both.
 #include "tests/emulated/fmha_run.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +19,6 @@
 #include "reference/ragged.h"
 #include "reference/scaled_keys.h"
 #include "reference/standard_attention.h"
-#include "runtime/nvrtc.h"
 #include "spec/attention_facts.h"
 #include "tessera/error.h"
 #include "tessera/launcher.h"
@@ -32,23 +33,6 @@ using reference::Tensor;
 using reference::TensorView;
 
 namespace {
-
-/// Keeps what it compiled, by kernel, for the whole process: tests, seeds and schedules differ in their launch only.
-class KeptCompiler final : public Compiler {
- public:
-  explicit KeptCompiler(std::unique_ptr<Compiler> compiler) : compiler_(std::move(compiler)) {}
-  const CompilerIdentity& identity() const override { return compiler_->identity(); }
-  const std::vector<std::string>& architectures() const override { return compiler_->architectures(); }
-  Image compile(const SourceBundle& bundle) override {
-    static std::map<std::string, Image> images;
-    const auto found = images.find(bundle.entries.front());
-    if (found != images.end()) return found->second;
-    return images.emplace(bundle.entries.front(), compiler_->compile(bundle)).first->second;
-  }
-
- private:
-  std::unique_ptr<Compiler> compiler_;
-};
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -599,16 +583,6 @@ class Run {
 };
 
 }  // namespace
-
-std::unique_ptr<Compiler> find_compiler(bool makes_cubin) {
-  try {
-    return std::make_unique<KeptCompiler>(
-        make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = makes_cubin}));
-  } catch (const Error&) {
-    MESSAGE("skipped: no NVRTC");
-    return nullptr;
-  }
-}
 
 std::string text_of(const reference::FmhaSizes& sizes, const FmhaLaunchFacts& facts) {
   std::string text =

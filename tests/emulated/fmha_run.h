@@ -14,6 +14,7 @@
 #include "tessera/compiler.h"
 #include "tessera/emulator/device.h"
 #include "tessera/problem.h"
+#include "tests/emulated/compiler.h"
 
 namespace tessera::testing {
 
@@ -58,10 +59,6 @@ struct FmhaVerdict {
   double reference_seconds = 0, run_seconds = 0;
   std::vector<std::vector<std::byte>> sequences;  ///< of the first run: what its valid queries have of all outputs
 };
-
-/// Nothing, with a message, where there is no NVRTC. Compiles each kernel once in a process; to PTX alone, which is all
-/// that the emulator reads, unless the assembler's opinion is asked.
-std::unique_ptr<Compiler> find_compiler(bool makes_cubin = false);
 
 /// Under each schedule and each seed of it, with the race detector: nothing is reported, rows are right, bits are
 /// equal.

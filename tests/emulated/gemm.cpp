@@ -360,19 +360,7 @@ const Case kCases[] = {
      true},
 };
 
-TEST_CASE("products under every schedule") {
-  const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
-  testing::Sample sample(8);
-  for (const Case& test : kCases) {
-    if (!sample.takes()) continue;
-    check(test, *compiler,
-          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
-  }
-}
+TEST_CASE("products under every schedule") { check_under_every_schedule(kCases, 8); }
 
 }  // namespace
 }  // namespace tessera::gemm_test

@@ -72,19 +72,7 @@ const Case kCases[] = {
     {"no products", gated("8", "64", "64", "2"), {{"m", 70}, {"n", 96}, {"k", 0}}},
 };
 
-TEST_CASE("gates of products by wgmma under every schedule") {
-  const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
-  testing::Sample sample(4);
-  for (const Case& test : kCases) {
-    if (!sample.takes()) continue;
-    check(test, *compiler,
-          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
-  }
-}
+TEST_CASE("gates of products by wgmma under every schedule") { check_under_every_schedule(kCases, 4); }
 
 }  // namespace
 }  // namespace tessera

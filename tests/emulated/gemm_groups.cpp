@@ -134,19 +134,7 @@ const Case kCases[] = {
      {0, 0, 0}},
 };
 
-TEST_CASE("products of groups under every schedule") {
-  const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
-  testing::Sample sample(3);
-  for (const Case& test : kCases) {
-    if (!sample.takes()) continue;
-    check(test, *compiler,
-          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
-  }
-}
+TEST_CASE("products of groups under every schedule") { check_under_every_schedule(kCases, 3); }
 
 }  // namespace
 }  // namespace tessera

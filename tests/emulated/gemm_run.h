@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
@@ -21,10 +22,10 @@
 #include "reference/packed_weights.h"
 #include "reference/poison.h"
 #include "reference/random.h"
-#include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
 #include "tessera/launcher.h"
+#include "tests/emulated/compiler.h"
+#include "tests/support/sample.h"
 
 namespace tessera::gemm_run {
 
@@ -33,6 +34,7 @@ using EmulatorSchedule = emulator::Schedule;
 using reference::Fill;
 using reference::Tensor;
 using reference::TensorView;
+using testing::find_compiler;
 
 struct Case {
   const char* name;
@@ -227,14 +229,6 @@ class GemmRun {
   std::map<std::string, Buffer> buffers_;
 };
 
-inline std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 /// Whatever a case shows is said; all schedules give the same bytes.
 inline void check(const Case& test, Compiler& compiler, const std::vector<EmulatorSchedule>& schedules) {
   CAPTURE(test.name);
@@ -257,6 +251,18 @@ inline void check(const Case& test, Compiler& compiler, const std::vector<Emulat
     if (first.empty()) first = result;
     CHECK(first == result);
   }
+}
+
+/// One of `of` cases, all of them where that is asked for. Nothing without NVRTC.
+template <class Cases>
+void check_under_every_schedule(const Cases& cases, std::uint64_t of) {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  testing::Sample sample(of);
+  for (const Case& test : cases)
+    if (sample.takes())
+      check(test, *compiler,
+            {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
 }
 
 }  // namespace tessera::gemm_run

@@ -36,11 +36,6 @@ Fields tile(const char* m, const char* n, const char* stages, const Fields& othe
 }
 
 TEST_CASE("factors of blocks under every schedule") {
-  const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
   const Case cases[] = {
       {"factors by bulk copies and by threads in turn, a cluster, few slots",
        fields("1x128", "128x128", tile("128", "128", "3", {{"cluster_m", "2"}})),
@@ -85,12 +80,7 @@ TEST_CASE("factors of blocks under every schedule") {
        Fill::standard},
       {"no products", fields("1x128", "128x128", tile("64", "64", "2")), {{"m", 70}, {"n", 72}, {"k", 0}}},
   };
-  testing::Sample sample(3);
-  for (const Case& test : cases) {
-    if (!sample.takes()) continue;
-    check(test, *compiler,
-          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
-  }
+  check_under_every_schedule(cases, 3);
 }
 
 }  // namespace

@@ -364,55 +364,37 @@ void run_under_every_schedule(const ProductCase& test, Compiler& compiler) {
 
 TEST_CASE("products on tcgen05 under every schedule: element types") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   for (const ProductCase& test : kDense) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: block-scaled formats") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   for (const ProductCase& test : kScaled) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: gates, and results that leave as block-scaled formats") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   for (const ProductCase& test : kGates) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: the four layouts") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   for (const ProductCase& test : kLayouts) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: groups of rows") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   for (const ProductCase& test : kGroups) run_under_every_schedule(test, *compiler);
 }
 
 TEST_CASE("products on tcgen05 under every schedule: pairs, transposed tiles, a split k") {
   const std::unique_ptr<Compiler> compiler = find_product_compiler();
-  if (!compiler) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
+  if (!compiler) return;
   for (const ProductCase& test : kArrangements) run_under_every_schedule(test, *compiler);
 }
 

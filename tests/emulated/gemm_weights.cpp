@@ -151,18 +151,6 @@ const std::vector<Case>& cases() {
 
 }  // namespace
 
-TEST_CASE("products with 4-bit weights: every schedule, races, float64") {
-  const std::unique_ptr<Compiler> compiler = find_compiler();
-  if (compiler == nullptr) {
-    MESSAGE("skipped: no NVRTC");
-    return;
-  }
-  testing::Sample sample(8);
-  for (const Case& test : cases()) {
-    if (!sample.takes()) continue;
-    check(test, *compiler,
-          {EmulatorSchedule::fair, EmulatorSchedule::eager, EmulatorSchedule::lazy, EmulatorSchedule::adversarial});
-  }
-}
+TEST_CASE("products with 4-bit weights: every schedule, races, float64") { check_under_every_schedule(cases(), 8); }
 
 }  // namespace tessera::gemm_weights_test

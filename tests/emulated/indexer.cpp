@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/block_scale_cases.h"
 #include "tests/support/indexer_sweep.h"
 #include "tests/support/sample.h"
@@ -20,15 +20,7 @@ namespace {
 using emulator::EmulatedDevice;
 using emulator::Schedule;
 using reference::Fill;
-
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    MESSAGE("skipped: no NVRTC");
-    return nullptr;
-  }
-}
+using testing::find_compiler;
 
 /// Queries or sequences, keys or entries of the table, columns: more than there are keys, fewer, none.
 struct Shape {

@@ -6,7 +6,7 @@
 
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/merge_cases.h"
 #include "tests/support/sample.h"
 
@@ -17,15 +17,7 @@ using emulator::EmulatedDevice;
 using emulator::Schedule;
 using reference::Fill;
 using reference::MergeSizes;
-
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    MESSAGE("skipped: no NVRTC");
-    return nullptr;
-  }
-}
+using testing::find_compiler;
 
 /// Parts that rounds divide and do not, rows that stand together and do not; many parts of few rows; nothing.
 constexpr MergeSizes kShapes[] = {

@@ -10,7 +10,7 @@
 #include "reference/random.h"
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/block_scale_cases.h"
 
 namespace tessera::quantize_blocks_test {
@@ -19,15 +19,7 @@ namespace {
 using emulator::EmulatedDevice;
 using emulator::Schedule;
 using reference::Fill;
-
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    MESSAGE("skipped: no NVRTC");
-    return nullptr;
-  }
-}
+using testing::find_compiler;
 
 /// Whole blocks, parts of them, one row, nothing.
 struct Shape {

@@ -7,7 +7,7 @@
 
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/rows_cases.h"
 #include "tests/support/sample.h"
 
@@ -17,15 +17,7 @@ namespace {
 using emulator::EmulatedDevice;
 using emulator::Schedule;
 using reference::Fill;
-
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    MESSAGE("skipped: no NVRTC");
-    return nullptr;
-  }
-}
+using testing::find_compiler;
 
 struct Target {
   EmulatedDevice device;

@@ -3,9 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "base/file.h"
-#include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
-#include "tessera/error.h"
+#include "tests/emulated/compiler.h"
 #include "tests/support/rows_cases.h"
 #include "tests/support/sample.h"
 
@@ -15,15 +14,7 @@ namespace {
 using emulator::EmulatedDevice;
 using emulator::Schedule;
 using reference::Fill;
-
-std::unique_ptr<Compiler> find_compiler() {
-  try {
-    return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
-  } catch (const Error&) {
-    MESSAGE("skipped: no NVRTC");
-    return nullptr;
-  }
-}
+using testing::find_compiler;
 
 Rows post(const char* arch, int columns, std::optional<int> rows_of_cta = {}) {
   return {.arch = Arch::parse(arch),

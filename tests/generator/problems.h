@@ -7,7 +7,7 @@
 
 #include "generator/selectors.h"
 #include "generator/words.h"
-#include "spec/fmha.h"
+#include "spec/fmha_tiles.h"
 #include "tessera/problem.h"
 
 namespace tessera {

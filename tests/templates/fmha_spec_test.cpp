@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "spec/fmha.h"
+#include "spec/fmha_tiles.h"
 
 namespace tessera::fmha {
 namespace {

@@ -5,7 +5,7 @@
 #include <array>
 #include <set>
 
-#include "spec/fmha.h"
+#include "spec/fmha_tiles.h"
 #include "spec/fragment.h"
 
 namespace tessera::fmha {

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "spec/fmha.h"
+#include "spec/fmha_tiles.h"
 
 namespace tessera::fmha {
 namespace {

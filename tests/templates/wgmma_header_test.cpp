@@ -7,8 +7,8 @@
 #include <sstream>
 #include <string>
 
-#include "spec/fmha.h"
 #include "spec/fmha_latent.h"
+#include "spec/fmha_tiles.h"
 #include "spec/gemm.h"
 #include "spec/indexer.h"
 
