@@ -33,8 +33,8 @@ Fields with_factors(Fields others) {
 }
 
 const Case kCases[] = {
-    {"one warpgroup; d that tma cannot store",
-     gated("8", "64", "64", "3"),
+    {"one warpgroup, gpt-oss' gate with a limit; d that tma cannot store",
+     gated("8", "64", "64", "3", {{"gate_activation", "gpt_oss"}, {"gate_limit", "2"}}),
      {{"m", 77}, {"n", 144}, {"k", 136}, {"ldd", 75}},
      Fill::standard},
     {"in turns of eight, a cluster, more tiles than CTAs",
@@ -54,7 +54,7 @@ const Case kCases[] = {
      {{"m", 300}, {"n", 208}, {"k", 256}},
      Fill::standard},
     {"three warpgroups, factors of tensors",
-     gated("16", "192", "64", "3", {{"dtype", "e5m2"}, {"d_dtype", "f16"}}),
+     gated("16", "192", "64", "3", {{"dtype", "e5m2"}, {"d_dtype", "f16"}, {"gate_activation", "gelu_tanh"}}),
      {{"m", 200}, {"n", 160}, {"k", 272}},
      Fill::standard},
     {"contiguous groups, rows by a list with their factors",
