@@ -13,6 +13,7 @@
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/producer.cuh"
 #include "ptx/address.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
@@ -49,6 +50,19 @@ __device__ __forceinline__ void meet() {
   } else {
     __syncthreads();
   }
+}
+
+// By branches of their own: the loading warp, which has made the barriers, and the others, which wait for them.
+inline constexpr int kBarrierOfStart = 1;  // 0 is __syncthreads()
+template <Config C>
+__device__ __forceinline__ void meet_loading() {
+  if constexpr (C.split_k > 1) return meet<C>();
+  ptx::barrier_arrive(kBarrierOfStart, num_threads(C));
+}
+template <Config C>
+__device__ __forceinline__ void meet_multiplying() {
+  if constexpr (C.split_k > 1) return meet<C>();
+  ptx::barrier_sync(kBarrierOfStart, num_threads(C));
 }
 
 template <Config C>
@@ -131,7 +145,7 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
     const bool is_producer = ptx::elect_sync();
     if constexpr (is_gathered(C)) {
       init_direct_barriers<C>(smem);
-      meet<C>();
+      meet_loading<C>();
       ptx::griddepcontrol_wait();
       GatherProducer<C>{params, smem}.run();
       return;
@@ -151,7 +165,7 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
         if (!producer.load_slot()) break;
     }
     __syncwarp();
-    meet<C>();
+    meet_loading<C>();
     if (is_producer) {
       while (producer.load_slot()) {
       }
@@ -159,7 +173,7 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
   } else {
     DirectConsumer<C> consumer{params, smem};
     consumer.start();
-    meet<C>();
+    meet_multiplying<C>();
     ptx::griddepcontrol_wait();
     consumer.run();
   }
