@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the description of a Hopper GPU from what micro.cu measured: describe.py MICRO.jsonl LOAD.jsonl > emulator/time/gpus/h200.json
+"""Writes the description of a Hopper GPU from what micro.cu measured: describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -57,6 +57,9 @@ def main() -> None:
     all_sms = {line["kilobytes_under_way"]: line for line in lines if line["what"] == "bulk rate of all SMs"}
     plain = find("rates of plain accesses")
     wait_over = mbarrier["wait_over"]
+    rows_what = "rows of a tensor load"
+    one_row = max(line["cycles_of_row"] for line in lines if line["what"] == rows_what and line["sms"] == "one" and line["pitch"] % 128 == 0)
+    by_rows = lambda value, what: number(value, f"{what}, one SM: bench/time/micro/rows.cu, {device['name'].replace('NVIDIA ', '')}", "measured")
     stores = {(line["bytes"], line["count"]): line for line in lines if line["what"] == "bulk store"}
     store_rate = 49152 / (stores[(65536, 1)]["read"] - stores[(16384, 1)]["read"])
     store_latency = stores[(4096, 1)]["read"] - stores[(4096, 1)]["issue"] - 4096 / store_rate
@@ -211,6 +214,13 @@ def main() -> None:
                     max(line["bytes_per_clock"] for line in by_thread.values()), "bulk copies from the L2, one SM, eight under way"
                 ),
                 "least": published(30, "facebookexperimental/triton NVLatencyModel.cpp@487dae6 (B200): the engine's least time"),
+                "row": by_rows(one_row, "rows of 16 to 128 bytes at sectors, tensor loads of 128 rows"),
+                "split_row": {
+                    # Rows 144 bytes apart begin at a sector and between two by turns.
+                    str(size): by_rows(2 * find(rows_what, sms="one", row_bytes=size, pitch=144)["cycles_of_row"] - one_row,
+                                       f"rows of {size} bytes that begin between sectors")
+                    for size in (32, 64, 128)
+                },
                 "first_use": measured(max(0, first["first"] - first["second"]), "tensor loads of 8 KiB after a flush: the first less the second"),
                 "latency_l2": measured(
                     tensor["latency_l2"] - 4096 / rate - wait_over, "tensor copy of 4 KiB less its bytes and the wait's answer"

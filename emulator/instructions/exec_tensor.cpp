@@ -24,6 +24,15 @@ struct Tile {
   std::array<std::int32_t, 4> rows{};
 
   U32 credit() const { return is_gather ? 4 * math::tile_credit_bytes(tile) : math::tile_credit_bytes(tile); }
+  // Of so many rows, those that begin between two sectors of the L2: all, none, or by turns.
+  U32 split_rows(U32 of_rows) const {
+    constexpr std::int64_t kSectorBytes = 32;
+    auto begin = static_cast<std::int64_t>(tile.address) + std::int64_t{at[0]} * math::tile_element_bits(tile.type) / 8;
+    for (std::size_t d = 1; d < static_cast<std::size_t>(tile.rank); ++d)
+      begin += at[d] * static_cast<std::int64_t>(tile.stride_bytes[d - 1]);
+    if (tile.rank > 1 && tile.stride_bytes[0] % kSectorBytes != 0) return of_rows / 2;
+    return begin % kSectorBytes != 0 ? of_rows : 0;
+  }
   template <class Visit>
   void visit_rows(U32 shared, Visit&& f) const {
     if (is_gather)
@@ -51,7 +60,10 @@ class TensorLoad final : public CopyOperation {
   std::vector<Destination> destinations;
 
   AsyncWork work() const override {
-    return {AsyncWork::Kind::load, tile.credit(), tile.tile.address, destinations.front().cta, place_.in};
+    AsyncWork work{AsyncWork::Kind::load, tile.credit(), tile.tile.address, destinations.front().cta, place_.in};
+    work.rows = tile.credit() / std::max(1U, math::tile_row_bytes(tile.tile));
+    work.split_rows = tile.split_rows(work.rows);
+    return work;
   }
   void complete(Launch& launch) override {
     if (launch.options.skips_values) {

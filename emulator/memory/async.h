@@ -43,6 +43,7 @@ struct AsyncWork {
   const Instruction* in = nullptr;
   int m = 0, n = 0, cta_group = 1;  ///< of a tcgen05.mma; 0: another tcgen05 operation
   bool a_in_tmem = false;
+  std::uint32_t rows = 0, split_rows = 0;  ///< of a tensor load; of these, such as begin between sectors of 32 bytes
 };
 
 class AsyncOperation {

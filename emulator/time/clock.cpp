@@ -326,6 +326,14 @@ double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
   return sm.tensor_done;
 }
 
+// The copy engine takes the rows of a tensor load one by one.
+double Clock::time_of_rows(const AsyncWork& work) const {
+  if (work.rows == 0) return 0;
+  const double bytes_of_row = static_cast<double>(work.bytes) / work.rows;
+  const double split = gpu_.tma_split_row.points.empty() ? gpu_.tma_row : gpu_.tma_split_row.at(bytes_of_row);
+  return (work.rows - work.split_rows) * gpu_.tma_row + work.split_rows * split;
+}
+
 std::uint64_t Clock::completion(const AsyncOperation& operation) {
   const AsyncWork work = operation.work();
   const Cta* const cta = work.cta;
@@ -348,7 +356,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
     case AsyncWork::Kind::load: {
       const auto bytes = static_cast<double>(work.bytes);
       const double start = std::max(time_, sm.engine);
-      const double took = std::max(gpu_.tma_least, bytes / gpu_.tma_bytes_per_clock);
+      const double took = std::max({gpu_.tma_least, bytes / gpu_.tma_bytes_per_clock, time_of_rows(work)});
       sm.engine = start + took;
       sm.engine_busy += took;
       const double from_shared = bytes / gpu_.smem_bytes_per_clock;

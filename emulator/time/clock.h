@@ -171,6 +171,7 @@ class Clock {
   double wgmma_interval(const Instruction& in) const;
   /// Another CTA's shared memory: the way to it is a queue of the multiprocessor that sends.
   double send_to_cluster(SmClock& sm, double time, double bytes);
+  double time_of_rows(const AsyncWork& work) const;
   double load_through_l1(SmClock& sm, const InstructionCost& cost, const TouchedLines& lines, double time);
 
   struct Role {

@@ -182,6 +182,9 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.tma_issue = reader.leaf("tma", "issue");
   gpu.tma_bytes_per_clock = reader.leaf("tma", "bytes_per_clock");
   gpu.tma_least = reader.leaf("tma", "least");
+  if (json.at("tma").contains("row")) gpu.tma_row = reader.leaf("tma", "row");
+  if (json.at("tma").contains("split_row"))
+    gpu.tma_split_row = read_table(reader, json.at("tma").at("split_row"), "tma.split_row");
   gpu.tma_first_use = reader.leaf("tma", "first_use");
   gpu.tma_latency_l2 = reader.leaf("tma", "latency_l2");
   gpu.tma_latency_hbm = reader.leaf("tma", "latency_hbm");

@@ -82,7 +82,9 @@ struct GpuTime {
 
   double tma_issue = 0;  ///< cycles of the issuing warp
   double tma_bytes_per_clock = 0, tma_least = 0;
-  double tma_first_use = 0;                        ///< cycles that a tensor's first copy takes more
+  double tma_row = 0;           ///< cycles of a row of a tensor load; 0: not known
+  IntervalTable tma_split_row;  ///< of one that begins between sectors, by its bytes; none: as the others
+  double tma_first_use = 0;     ///< cycles that a tensor's first copy takes more
   double tma_latency_l2 = 0, tma_latency_hbm = 0;  ///< of a copy without bytes, from issue to the end of a wait
   double tma_store_bytes_per_clock = 0;
   double tma_store_read_latency = 0, tma_store_latency = 0;

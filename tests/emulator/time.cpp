@@ -182,6 +182,46 @@ TEST_CASE("time: copies between the shared memories of a cluster have the rate o
         doctest::Approx(4096 / h200().cluster_bytes_per_clock).epsilon(0.02));
 }
 
+// Boxes of 32 rows of a matrix in the buffer, whose map stands behind it.
+std::string boxes(int words, int pitch, int count) {
+  std::string text = "mov.u32 r6, bar;\nmov.u32 r7, 0;\nadd.u64 d3, d0, 3968;\nadd.u32 r8, r1, 16384;\n";
+  for (int i = 0; i < 128; i += 16) text += fmt::format("st.shared.v4.b32 [smem+{}], {{r7, r7, r7, r7}};\n", 16384 + i);
+  const auto replace = [&](const char* field, const char* type, const std::string& value) {
+    text += fmt::format("tensormap.replace.tile.{}.shared::cta.b1024.{} [smem+16384], {};\n", field, type, value);
+  };
+  replace("global_address", "b64", "d0");
+  replace("rank", "b32", "1");
+  replace("box_dim", "b32", fmt::format("0, {}", words));
+  replace("box_dim", "b32", "1, 32");
+  replace("global_dim", "b32", fmt::format("0, {}", words));
+  replace("global_dim", "b32", "1, 32");
+  replace("global_stride", "b64", fmt::format("0, {}", pitch));
+  for (const char* field : {"0, 1", "1, 1"}) replace("element_stride", "b32", field);
+  replace("elemtype", "b32", "2");
+  for (const char* field : {"interleave_layout", "swizzle_mode", "fill_mode"}) replace(field, "b32", "0");
+  return text +
+         fmt::format(
+             "setp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\nbar.sync 0;\n"
+             "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [d3], [r8], 128;\n"
+             "fence.proxy.tensormap::generic.acquire.gpu [d3], 128;\n"
+             "@q mbarrier.arrive.expect_tx.shared.b64 _, [r6], {};\n{}"
+             "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n",
+             count * 32 * words * 4,
+             repeated("@q cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [r1], "
+                      "[d3, {r7, r7}], [r6];\n",
+                      count));
+}
+
+TEST_CASE("time: the copy engine takes rows one by one, longer where they begin between sectors") {
+  const auto of_each = [](int words, int pitch) {
+    return (cycles(boxes(words, pitch, 24)) - cycles(boxes(words, pitch, 8))) / 16;
+  };
+  REQUIRE(h200().tma_row > 1);
+  CHECK(of_each(4, 32) == doctest::Approx(32 * h200().tma_row).epsilon(0.03));
+  CHECK(of_each(16, 96) == doctest::Approx(32 * h200().tma_row).epsilon(0.03));
+  CHECK(of_each(16, 80) == doctest::Approx(16 * (h200().tma_row + h200().tma_split_row.at(64))).epsilon(0.03));
+}
+
 TEST_CASE("time: mma.sync keeps the rate of its type, and a chain its latency") {
   const auto cycles_of = [](const char* gpu, const std::string& type, int chains, int count) {
     DeviceOptions options;
