@@ -266,6 +266,8 @@ class RaceDetector {
   void fence(Warp& warp, Mask lanes, bool is_narrow = false);
   /// fence.proxy.async of global memory: what the lanes have seen may be read by asynchronous operations.
   void proxy_fence(Warp& warp, Mask lanes);
+  /// Of shared memory: of a whole warp it ends what the lanes have read.
+  void shared_proxy_fence(Warp& warp, Mask lanes);
 
   // Programmatic dependent launches (prior_grids.h).
   void wait_for_prior(Warp& warp, Mask lanes);
@@ -434,6 +436,8 @@ class RaceDetector {
     std::uint32_t clock = 0;
     std::uint32_t pc = 0;
   };
+  static constexpr std::uint32_t kFence = ~std::uint32_t{0};  // in place of an arrival: fence.proxy.async of all lanes
+  void keep_arrival(const RaceWarp& state, std::size_t pc);
   std::unordered_map<Agent, std::deque<Arrival>> arrivals_;  // by warp: the last ones of Entry::reads_under_way
   VectorClock proxy_fenced_;                                 // stores that some fence.proxy.async has covered
   std::set<std::array<std::uint32_t, 3>> reported_;          // both places, what

@@ -189,6 +189,21 @@ void RaceDetector::proxy_fence(Warp& warp, Mask lanes) {
   state.next_time();  // what the lanes store from here on is not covered
 }
 
+void RaceDetector::shared_proxy_fence(Warp& warp, Mask lanes) {
+  if (lanes != ~Mask{0} || launch_.entry.reads_under_way.empty()) return;
+  keep_arrival(*warp.race, kFence);
+  warp.race->next_time();  // what the lanes read from here on is not over
+}
+
+void RaceDetector::keep_arrival(const RaceWarp& state, std::size_t pc) {
+  constexpr std::size_t kKept = 64;  // more than a warp is ahead of the producer
+  std::deque<Arrival>& kept = arrivals_[state.agent];
+  // Lanes that arrive on barriers of several CTAs tell one after another.
+  if (!kept.empty() && kept.back().pc == pc && kept.back().clock + 1 == state.clock) kept.pop_back();
+  kept.push_back({state.clock, static_cast<std::uint32_t>(pc)});
+  if (kept.size() > kKept) kept.pop_front();
+}
+
 void RaceDetector::arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& sync, bool is_release, bool is_narrow) {
   RaceWarp& state = *warp.race;
   if (!sync) {
@@ -210,14 +225,7 @@ void RaceDetector::arrive(Warp& warp, Mask lanes, std::shared_ptr<RaceSync>& syn
   }
   tell_done(state, warp, lanes, sync->pending);
   if (!is_narrow) tell_done(state, warp, lanes, sync->pending_wide);
-  if (launch_.entry.reads_under_way.count(warp.pc) != 0) {
-    constexpr std::size_t kKept = 64;  // more than a warp is ahead of the producer
-    std::deque<Arrival>& kept = arrivals_[state.agent];
-    // Lanes that arrive on barriers of several CTAs tell one after another.
-    if (!kept.empty() && kept.back().pc == warp.pc && kept.back().clock + 1 == state.clock) kept.pop_back();
-    kept.push_back({state.clock, warp.pc});
-    if (kept.size() > kKept) kept.pop_front();
-  }
+  if (launch_.entry.reads_under_way.count(warp.pc) != 0) keep_arrival(state, warp.pc);
   state.next_time();
 }
 

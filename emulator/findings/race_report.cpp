@@ -26,7 +26,7 @@ void RaceDetector::check_proxy(const RaceRecord& before, const RaceRecord& now, 
 
 // The arrival that alone orders a writer behind a read and may have overtaken the load, or null. The writer has seen
 // nothing later of that warp; lenient: what it has seen of one lane counts for all. An arrival that comes a second time
-// is behind another round of the loop, in which the value was needed.
+// is behind another round of the loop, in which the value was needed; and no read is under way behind its warp's fence.
 const Instruction* RaceDetector::overtaking_arrival(const RaceRecord& before, const VectorClock& seen) const {
   const auto known = arrivals_.find(before.agent);
   if (known == arrivals_.end()) return nullptr;
@@ -37,6 +37,7 @@ const Instruction* RaceDetector::overtaking_arrival(const RaceRecord& before, co
   std::vector<std::uint32_t> met;
   for (const Arrival& at : known->second) {
     if (at.clock < before.clock) continue;
+    if (at.pc == kFence) return nullptr;
     if (std::find(met.begin(), met.end(), at.pc) != met.end()) return nullptr;
     met.push_back(at.pc);
     const std::vector<std::uint32_t>& loads = launch_.entry.reads_under_way.at(at.pc);

@@ -126,6 +126,7 @@ Step memory_fence(Warp& w, const Instruction& in, Mask active) {
 Step proxy_fence(Warp& w, const Instruction& in, Mask active) {
   if ((in.flags & 1) == 0) w.fence_time = w.init_fence_time = ++w.launch->fence_clock;
   if ((in.flags & 2) == 0 && w.race) w.launch->race->proxy_fence(w, active);
+  if ((in.flags & 1) == 0 && w.race) w.launch->race->shared_proxy_fence(w, active);
   return Step::next;
 }
 

@@ -157,5 +157,12 @@ TEST_CASE("a load that another arrival may overtake, but not the one that hands 
   CHECK(findings({kLoad, "mbarrier.arrive.shared.b64 _, [smem+544];\n", kStore}) == kName);
 }
 
+TEST_CASE("a fence ends a load also for arrivals of later rounds that might overtake it") {
+  // The second arrival of a round hands the slot back, the first one stands behind the load of the round before.
+  const std::string other = "bar.warp.sync -1;\n@lane0 mbarrier.arrive.shared.b64 _, [smem+544];\n";
+  CHECK(findings({other + kLoad, kSum + kFence, ""}).empty());
+  CHECK(findings({other + kLoad, kSum + "fence.proxy.async.global;\n", ""}) == kName);
+}
+
 }  // namespace
 }  // namespace tessera::emulator::reads_under_way_test
