@@ -125,6 +125,15 @@ inline int packed_heads_of_pools(const Fmha& p) {
 
 inline constexpr Hint kManyKeys = 1024;  ///< from here on they are worth a second kernel
 
+inline constexpr Hint kFewListingQueries = 64;  ///< of all sequences: half of an H200's multiprocessors
+/// Whether so few queries list so many keys that these are worth being split: more queries, which have equally many
+/// keys, are shared out well enough (bench/results/fmha-listed.md).
+inline bool is_list_of_few(const Fmha& p) {
+  const bool is_known = p.batch >= 0 && p.batch <= kFewListingQueries && p.seqlen_q >= 0;
+  const bool has_few = is_known && p.seqlen_q <= kFewListingQueries && p.batch * p.seqlen_q <= kFewListingQueries;
+  return has_few && p.topk >= kManyKeys;
+}
+
 /// Keys that the queries see together, as far as hints tell: a window's, where both of its sides are bounded.
 inline Hint expected_keys(const Fmha& p) {
   const bool has_end = p.mask == Mask::causal || p.window_size_right >= 0;

@@ -20,15 +20,11 @@ namespace tessera::fmha_latent {
 namespace {
 
 constexpr int kUsualHeads = 128;
-constexpr Hint kFewListingQueries = 64;  // of all sequences: half of an H200's multiprocessors
 
 /// A dealt launch needs a workspace: nobody gets one unasked, whose keys may be few.
 SplitKv split_of(const Fmha& p) {
   if (p.kv_pools == KvPools::dense) return expected_keys(p) >= kManyKeys ? SplitKv::dealt : SplitKv::off;
-  // More queries, which have equally many keys, are shared out well enough (bench/results/fmha-listed.md).
-  const bool is_known = p.batch >= 0 && p.batch <= kFewListingQueries && p.seqlen_q >= 0;
-  const bool has_few = is_known && p.seqlen_q <= kFewListingQueries && p.batch * p.seqlen_q <= kFewListingQueries;
-  return has_few && p.topk >= kManyKeys ? SplitKv::dealt : SplitKv::off;
+  return is_list_of_few(p) ? SplitKv::dealt : SplitKv::off;
 }
 
 /// Query heads: those that are expected, all of which share the key head.

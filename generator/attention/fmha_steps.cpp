@@ -34,6 +34,7 @@ std::string places_of(const FmhaLaunch& c) {
 
 // Most keys that the queries of a tile see. A bound of -1 is none, which counts as all keys.
 std::string seen_keys(const FmhaLaunch& c) {
+  if (has_pools(c.facts)) return "(topk + seqlen_swa)";
   if (c.facts.window == Window::none) return "seqlen_k";
   // A tile may begin and end within a query's heads.
   const bool is_whole = c.tile_rows % c.padded_heads == 0;

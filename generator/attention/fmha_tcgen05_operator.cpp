@@ -47,7 +47,7 @@ int packed_heads_of(const Fmha& p, const Config& c) {
 /// Split where few tiles would leave a device idle beside long walks over the keys.
 SplitKv split_of(const Fmha& p, const Config& c) {
   if (p.split_size > 0) return SplitKv::on;
-  if (has_pools(c.facts)) return SplitKv::off;
+  if (has_pools(c.facts)) return fmha_tcgen05::gathers(c) && is_list_of_few(p) ? SplitKv::on : SplitKv::off;
   if (p.seqlen_q < 0 || p.seqlen_q > kFewQueries) return SplitKv::off;
   if (const Hint keys = expected_keys(p); keys >= 0 && keys < kManyKeys) return SplitKv::off;
   return has_tiles(p, c.pack_gqa, kEnoughTiles) ? SplitKv::off : SplitKv::on;

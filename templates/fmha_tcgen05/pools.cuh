@@ -39,10 +39,12 @@ struct KeyBlocks<C, true> {
   // The window's key at which a block begins.
   __device__ __forceinline__ int key_of(int block) const { return (block - listed) * C.tile_n + origin; }
   __device__ __forceinline__ Keys visible(int) const { return {0, end}; }
-  // Without any key, one block of the window, which lies in front of its first key.
+  // Without any key, one block of the window, which lies in front of its first key. Split: the tile's part.
   __device__ __forceinline__ Blocks of_tile() const {
     const int blocks = listed + (end - origin + (gathers(C) ? C.tile_n - 1 : 0)) / C.tile_n;
-    return blocks == 0 ? Blocks{0, 1, true} : Blocks{0, blocks};
+    const Blocks all = blocks == 0 ? Blocks{0, 1, true} : Blocks{0, blocks};
+    if constexpr (is_split(C)) return attention::part_of(all, tile.split, p.num_splits);
+    return all;
   }
   __device__ __forceinline__ Blocks of_q_tile(int) const { return of_tile(); }
 

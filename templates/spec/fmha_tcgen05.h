@@ -134,9 +134,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_pools(const Config& c) {
   if (q_tiles(c) != 1) return {Rule::pools_need_one_q_tile, q_tiles(c), 1};
   const int span = swizzle_span_bytes(c.swizzle);
   if (span < 32) return {Rule::pools_need_wider_swizzle, span, 32};
-  const int others = (c.facts.seqused != UsedLengths::none) + (c.facts.window != Window::none) + is_split(c) +
-                     (c.facts.v_layout == Layout::k_major) + (c.facts.output == Output::unnormalized) +
-                     is_ragged(c.facts);
+  const int others = (c.facts.seqused != UsedLengths::none) + (c.facts.window != Window::none) +
+                     (is_split(c) && !gathers(c)) + (c.facts.v_layout == Layout::k_major) +
+                     (c.facts.output == Output::unnormalized) + is_ragged(c.facts);
   if (others != 0) return {Rule::pools_need_dense_facts, others, 0};
   return {};
 }

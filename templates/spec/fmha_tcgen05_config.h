@@ -55,7 +55,8 @@ enum class Rule {
   split_size_not_of_tiles,        // split_size; tile_n
   pools_need_one_q_tile,          // Q tiles; 1
   pools_need_wider_swizzle,       // bytes of the swizzle span; 32 (four gathered rows begin at multiples of 128)
-  pools_need_dense_facts,   // 1 for each of: used lengths, window, split keys, K-major V, un-normalised O, ragged; 0
+  pools_need_dense_facts,   // 1 for each of: used lengths, window, split keys (not gathered), K-major V, un-normalised
+                            // O, ragged; 0
   page_size_unknown,        // page_size; 256 (kPageSizes)
   page_size_without_pages,  // page_size; 0
   pages_without_lengths,    // 0; 1 (seqused k or qk: where a sequence ends in its last page)

@@ -154,6 +154,31 @@ TEST_CASE("listed keys on tcgen05: blocks that end anywhere, any number of heads
   }
 }
 
+TEST_CASE("listed keys on tcgen05: parts of a list, merged, more of them than blocks, and pools that are empty") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  int turn = 0;
+  for (const Format& format : kFormats) {
+    const Mask mask = ++turn % 2 == 0 ? Mask::causal : Mask::none;
+    const int heads = turn % 3 == 0 ? 128 : turn % 3 == 1 ? 16 : 64;
+    const Fmha problem = problem_of(format, heads, mask, SplitKv::on, turn % 2 == 0 ? "sm_103a" : "sm_100a");
+    CAPTURE(turn);
+    // Lists with lengths, two of them or one and a window; parts of two blocks, of one, and without any.
+    check(problem, sizes_of(problem, 2, 2, 500),
+          {.num_splits = 3, .topk = 250, .seqlen_swa = 70 + turn % 2, .num_sms = 3}, *compiler);
+    check(problem, sizes_of(problem, 1, 2, 300), {.num_splits = 7, .topk = 129, .seqlen_swa = 9}, *compiler);
+  }
+  for (const int format : {0, 3}) {
+    const Fmha problem = problem_of(kFormats[format], 16, Mask::causal, SplitKv::on, "sm_100a");
+    check(problem, sizes_of(problem, 2, 3, 200), {.num_splits = 2, .topk = 0, .seqlen_swa = 150}, *compiler);
+    check(problem, sizes_of(problem, 1, 3, 0), {.num_splits = 2, .topk = 50, .seqlen_swa = 0}, *compiler);
+    check(problem, sizes_of(problem, 1, 3, 0), {.topk = 0, .seqlen_swa = 0}, *compiler);
+    check(problem, sizes_of(problem, 1, 2, 200), {.topk = 100, .seqlen_swa = 50, .has_sink = false}, *compiler);
+    check(problem, sizes_of(problem, 1, 2, 200),
+          {.softmax_scale = -0.05, .num_splits = 3, .topk = 100, .seqlen_swa = 50, .sink = 9.5}, *compiler);
+  }
+}
+
 /// Planned, compiled, launched once.
 reference::Tensors launched(const Problem& problem, const NamedSizes& sizes, const reference::Tensors& inputs,
                             Compiler& compiler) {

@@ -166,6 +166,35 @@ TEST_CASE("latent attention: listed keys, of any number of heads, and what does 
   }
 }
 
+TEST_CASE("latent attention: lists of few queries are split, by the words of their target") {
+  const auto planned = [](const char* arch, const char* batch, const char* topk) {
+    return make_plan(
+        latent({{"arch", arch}, {"kv_pools", "sparse_window"}, {"batch", batch}, {"seqlen_q", "2"}, {"topk", topk}}));
+  };
+  for (const auto& [arch, word] :
+       {std::pair("sm_90a", "dealt"), std::pair("sm_100a", "on"), std::pair("sm_103f", "on")}) {
+    CHECK(planned(arch, "4", "2048").field("split_kv") == word);
+    CHECK(planned(arch, "4", "512").field("split_kv") == "off");
+    CHECK(planned(arch, "128", "2048").field("split_kv") == "off");
+  }
+  const Plan plan = planned("sm_100a", "1", "2048");
+  REQUIRE(plan.launch.steps.size() == 2);
+  const auto parts = std::find_if(plan.launch.sizes.begin(), plan.launch.sizes.end(),
+                                  [](const SizeSpec& size) { return size.name == "num_splits"; });
+  REQUIRE(parts != plan.launch.sizes.end());
+  const auto of = [&](std::int64_t batch, std::int64_t topk, std::int64_t window) {
+    const std::map<std::string, std::int64_t> sizes{{"batch", batch}, {"seqlen_q", 2},        {"heads_kv", 1},
+                                                    {"topk", topk},   {"seqlen_swa", window}, {"num_sms", 148}};
+    std::vector<std::int64_t> values;
+    for (const std::string& name : parts->default_value->names()) values.push_back(sizes.at(name));
+    return parts->default_value->evaluate(values);
+  };
+  CHECK(of(1, 2048, 0) == 16);  // two blocks of 64 keys each
+  CHECK(of(1, 512, 128) == 5);
+  CHECK(of(8, 2048, 0) == 4);  // 32 tiles of 64 heads
+  CHECK(of(128, 2048, 0) == 1);
+}
+
 TEST_CASE("latent attention: the launch of listed keys") {
   const LaunchPlan launch = make_plan(latent({{"kv_pools", "sparse_window"}, {"split_kv", "dealt"}})).launch;
   REQUIRE(launch.tensor_maps.size() == 1);
@@ -355,7 +384,8 @@ TEST_CASE("latent attention on tcgen05: listed keys, gathered by a warpgroup of 
   CHECK(refused({{"tile_n", "128"}}).find("tile_n 128, 64 needed (listed keys that are values too, 16 of each warp)") !=
         std::string::npos);
   CHECK(refused({{"head_dim", "320"}}).find("head_dim 320, 512 or 576 needed") != std::string::npos);
-  CHECK(refused({{"split_kv", "on"}}) != "accepted");
+  CHECK(refused({{"split_kv", "on"}}) == "accepted");
+  CHECK(refused({{"split_kv", "dealt"}}) != "accepted");
   CHECK(refused({{"kv_dtype", "e4m3"}}) == "fmha has no kernel for kv_dtype e4m3 with kv_pools");
 }
 
