@@ -144,11 +144,11 @@ void add_maps(const Config& c, LaunchPlan& launch) {
                                                : TensorMapSwizzle::b32;
   const TensorMapType of_scales = indexer::is_fp4(c) ? TensorMapType::u32 : TensorMapType::f32;
   const Expression dim(row), heads(c.heads), rows = expression("max({}, 1)", queries(c));
-  const int run = indexer::keys_of_run(c);
+  const int run = indexer::keys_of_run(c), loaded = indexer::loaded_queries(c);
   map("q", "q", TensorMapType::u8, of_rows, {dim, heads, rows}, {parsed("q_stride_head"), parsed("q_stride_m")},
-      {row, c.heads, c.tile_q});
+      {row, c.heads, loaded});
   map("weights", "weights", TensorMapType::f32, TensorMapSwizzle::none, {heads, rows}, {parsed("weights_stride_m * 4")},
-      {c.heads, c.tile_q});
+      {c.heads, loaded});
   if (indexer::is_paged(c)) {
     map("keys", "cache", TensorMapType::u8, of_rows, {dim, Expression(c.page_size), parsed("max(pages, 1)")},
         {dim, parsed("cache_stride_page")}, {row, run, 1});
@@ -160,7 +160,7 @@ void add_maps(const Config& c, LaunchPlan& launch) {
   }
   if (indexer::is_fp4(c))
     map("q_scales", "q_scales", of_scales, TensorMapSwizzle::none, {heads, rows}, {parsed("q_scales_stride_m")},
-        {c.heads, c.tile_q});
+        {c.heads, loaded});
 }
 
 }  // namespace

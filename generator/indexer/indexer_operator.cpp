@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
@@ -13,6 +14,7 @@
 #include "generator/operator_words.h"
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
+#include "spec/indexer_tcgen05.h"
 #include "tessera/error.h"
 
 namespace tessera::indexer {
@@ -20,14 +22,15 @@ namespace tessera::indexer {
 namespace {
 
 constexpr int kTileQueries[] = {1, 2, 4, 8};
-constexpr int kConsumers[] = {2, 3, 4};
+constexpr int kConsumers[] = {2, 3, 4}, kConsumersOfTcgen05[] = {2, 1, 3, 4};
 constexpr int kStagesOfPages = 12, kLeastStagesOfPages = 8;
 constexpr int kManyColumns = 128;
 constexpr int kColumnsOfMma = 128;  // more take registers of the weights alone
 
 /// Only sm_120 multiplies mxfp4 by mma.sync, and wgmma does not at all.
 IndexOperands operands_of(const Indexer& problem, MmaKind mma_kind) {
-  const bool has_scaled_products = problem.arch.compute_major() == 12 && mma_kind == MmaKind::mma_f16;
+  const bool has_scaled_products =
+      mma_kind == MmaKind::tcgen05_f16 || (problem.arch.compute_major() == 12 && mma_kind == MmaKind::mma_f16);
   return problem.format == IndexFormat::mxfp4 && !has_scaled_products ? IndexOperands::bf16 : IndexOperands::stored;
 }
 
@@ -61,8 +64,10 @@ int best_stages(Config c) {
 
 std::vector<Config> candidates_of(const Indexer& problem, MmaKind mma_kind) {
   std::vector<Config> list;
+  const std::span<const int> of_family =
+      mma_kind == MmaKind::tcgen05_f16 ? std::span<const int>(kConsumersOfTcgen05) : kConsumers;
   for (const int tile_q : kTileQueries)
-    for (const int consumers : kConsumers) {
+    for (const int consumers : of_family) {
       Config c = facts_of(problem, problem.mma_kind.value_or(mma_kind));
       c.tile_q = problem.tile_q.value_or(indexer::is_paged(c) ? c.next_n : tile_q);
       c.consumers = problem.consumers.value_or(consumers);
@@ -74,17 +79,22 @@ std::vector<Config> candidates_of(const Indexer& problem, MmaKind mma_kind) {
 
 void refuse_mma_kind(const Indexer& problem) {
   throw Error(ErrorKind::unsupported,
-              fmt::format("mma_kind {} for {}: indexer has wgmma.f16 for sm_90a, and mma.f16 for every target",
+              fmt::format("mma_kind {} for {}: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for "
+                          "sm_100 and sm_103, and mma.f16 for every target",
                           to_word(*problem.mma_kind), problem.arch.to_string()));
 }
 
 }  // namespace
 
 bool IndexerOperator::serves(const Indexer& problem) { return problem.mma_kind != MmaKind::mma_f16; }
+bool IndexerTcgen05Operator::serves(const Indexer& problem) { return problem.mma_kind != MmaKind::mma_f16; }
 bool IndexerMmaOperator::serves(const Indexer&) { return true; }
 
 void IndexerOperator::require_facts(const Indexer& problem) {
   if (problem.mma_kind && *problem.mma_kind != MmaKind::wgmma_f16) refuse_mma_kind(problem);
+}
+void IndexerTcgen05Operator::require_facts(const Indexer& problem) {
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::tcgen05_f16) refuse_mma_kind(problem);
 }
 void IndexerMmaOperator::require_facts(const Indexer& problem) {
   if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_f16) refuse_mma_kind(problem);
@@ -92,6 +102,9 @@ void IndexerMmaOperator::require_facts(const Indexer& problem) {
 
 std::vector<Config> IndexerOperator::candidates(const Indexer& problem) {
   return candidates_of(problem, MmaKind::wgmma_f16);
+}
+std::vector<Config> IndexerTcgen05Operator::candidates(const Indexer& problem) {
+  return candidates_of(problem, MmaKind::tcgen05_f16);
 }
 std::vector<Config> IndexerMmaOperator::candidates(const Indexer& problem) {
   return candidates_of(problem, MmaKind::mma_f16);
@@ -102,18 +115,21 @@ double IndexerOperator::score(const Config& c, const Indexer& problem) {
   const double queries =
       indexer::is_paged(c) || problem.m < 0 ? c.tile_q : std::min<double>(c.tile_q, static_cast<double>(problem.m));
   const double columns = queries * c.heads;
-  const bool is_mma = !indexer::uses_wgmma(c) || indexer::widens(c);  // or keys take them
+  const bool is_mma = c.mma_kind == MmaKind::mma_f16 || indexer::widens(c);  // or keys take them
   const double wanted = is_mma ? kColumnsOfMma : indexer::kMaxColumns;
   double score = columns / (0.1 * wanted + indexer::columns_of_tile(c));
   if (is_mma && indexer::columns_of_tile(c) > kColumnsOfMma) score *= 0.5;
+  // With one accumulator products wait until their sums have been taken.
+  if (indexer::uses_tcgen05(c) && indexer::accumulators(c) == 1) score *= 0.5;
   // Of pages, which come at the memory's speed, three consumers with 128 columns took 0.92 of two's time; else two are
   // no slower.
-  const int wanted_consumers = indexer::is_paged(c) && indexer::columns_of_tile(c) >= kManyColumns ? 3 : 2;
+  const bool is_wide_of_pages = indexer::is_paged(c) && indexer::columns_of_tile(c) >= kManyColumns;
+  const int wanted_consumers = is_wide_of_pages && !indexer::uses_tcgen05(c) ? 3 : 2;
   return score * (1 - 0.02 * std::abs(c.consumers - wanted_consumers));
 }
 
 std::string IndexerOperator::merit(const Config& c, const Indexer&) {
-  return fmt::format("{} of {} keys by {} columns", counted(c.consumers, "tile"), indexer::kTileKeys,
+  return fmt::format("{} of {} keys by {} columns", counted(c.consumers, "tile"), indexer::tile_keys(c),
                      indexer::columns_of_tile(c));
 }
 
@@ -154,7 +170,7 @@ std::string IndexerOperator::explain(const Config& c, const Verdict& verdict) {
     case Rule::columns_of_pages:
       return "score_columns compressed with kv_layout paged: a sequence's keys begin at column 0";
     case Rule::mma_kind:
-      return fmt::format("mma_kind {}: wgmma.f16 or mma.f16", to_word(c.mma_kind));
+      return fmt::format("mma_kind {}: wgmma.f16, tcgen05.f16 or mma.f16", to_word(c.mma_kind));
     case Rule::operands_of_format:
       return fmt::format("operands {} of format {} by {}", to_word(c.operands), to_word(c.format), to_word(c.mma_kind));
     case Rule::tile_q_out_of_range:
@@ -169,6 +185,8 @@ std::string IndexerOperator::explain(const Config& c, const Verdict& verdict) {
       return fmt::format("{} stages: 1 to {}", found, bound);
     case Rule::stages_of_consumers:
       return fmt::format("{} stages for {} consumers: as many for each needed", found, bound);
+    case Rule::tensor_memory_exceeded:
+      return fmt::format("{} columns of Tensor Memory, {} there: take fewer queries or consumers", found, bound);
     case Rule::registers_exceeded:
       return fmt::format("{} registers for accumulators and weights, {} there: take fewer queries or consumers", found,
                          bound);
@@ -188,8 +206,35 @@ std::string IndexerOperator::kernel_name(Arch arch, const Config& c) {
   }
   if (c.score_columns == ScoreColumns::compressed) name += "_compressed";
   if (c.outside == Outside::unwritten) name += "_unwritten";
-  return name +
-         fmt::format("_{}_q{}_w{}_s{}", indexer::uses_wgmma(c) ? "wgmma" : "mma", c.tile_q, c.consumers, c.stages);
+  const char* const family = indexer::uses_wgmma(c) ? "wgmma" : indexer::uses_tcgen05(c) ? "tcgen05" : "mma";
+  return name + fmt::format("_{}_q{}_w{}_s{}", family, c.tile_q, c.consumers, c.stages);
+}
+
+/// Tensor Memory, and who multiplies.
+static void describe_tcgen05(const Config& c, Plan& plan) {
+  const indexer::SmemLayout layout = indexer::smem_layout(c);
+  plan.smem.push_back({"TMEM address", layout.tmem_address, layout.total - layout.tmem_address, 1, {}});
+  plan.roles.insert(plan.roles.begin() + 1, {.name = "multiply", .first_warp = 1, .warps = 1, .registers = 0});
+  plan.roles.back().name = "sums";
+  const indexer_tcgen05::TmemLayout tmem = indexer_tcgen05::tmem_layout(c);
+  plan.tmem.push_back({.name = "products",
+                       .columns = tmem.key_scales,
+                       .slots = indexer::accumulators(c),
+                       .phases = {{"products of a tile", "multiply", "barrier sums full"},
+                                  {"products of a tile, read", "sums", "barrier sums empty"}}});
+  if (indexer::is_fp4(c)) {
+    plan.tmem.push_back({.name = "scales of keys",
+                         .first_column = tmem.key_scales,
+                         .columns = tmem.query_scales - tmem.key_scales,
+                         .slots = indexer::accumulators(c),
+                         .phases = {{"scales of a tile's keys", "multiply", "barrier sums empty"}}});
+    plan.tmem.push_back({.name = "scales of q",
+                         .first_column = tmem.query_scales,
+                         .columns = tmem.used - tmem.query_scales,
+                         .slots = indexer::kQuerySlots,
+                         .phases = {{"scales of a tile's heads", "multiply", "barrier queries empty"}}});
+  }
+  plan.tmem_columns = tmem.allocated;
 }
 
 void IndexerOperator::describe(const Config& c, Plan& plan) {
@@ -231,7 +276,7 @@ void IndexerOperator::describe(const Config& c, Plan& plan) {
                {"scales of keys", layout.scales, layout.ranges - layout.scales, c.stages, {}},
                {"ranges", layout.ranges, layout.deal - layout.ranges, slots, {}},
                {"share", layout.deal, layout.barriers - layout.deal, 1, {}},
-               {"barriers", layout.barriers, layout.total - layout.barriers, 1, {}}};
+               {"barriers", layout.barriers, layout.tmem_address - layout.barriers, 1, {}}};
   if (indexer::widens(c))
     plan.smem.insert(plan.smem.begin() + 2, {"queries in bf16", layout.wide, layout.weights - layout.wide, 1, {}});
   if (is_fp4)
@@ -241,9 +286,11 @@ void IndexerOperator::describe(const Config& c, Plan& plan) {
   const indexer::RegisterBudget budget = indexer::register_budget(c);
   plan.entry_registers = budget.entry;
   const int of_producer = budget.producer, of_consumer = budget.producer > 0 ? budget.consumer : 0;
+  const int fill_warps = indexer::fill_warps(c), products = 4 * c.consumers;
   plan.roles = {{.name = "load", .first_warp = 0, .warps = 1, .registers = of_producer},
-                {.name = "outside", .first_warp = 1, .warps = indexer::kFillWarps, .registers = of_producer},
-                {.name = "product", .first_warp = 4, .warps = 4 * c.consumers, .registers = of_consumer}};
+                {.name = "outside", .first_warp = 4 - fill_warps, .warps = fill_warps, .registers = of_producer},
+                {.name = "product", .first_warp = 4, .warps = products, .registers = of_consumer}};
+  if (indexer::uses_tcgen05(c)) describe_tcgen05(c, plan);
   plan.launch = indexer_launch(c, plan.arch.to_string(), plan.kernel);
 }
 
@@ -251,13 +298,15 @@ std::string IndexerOperator::launch_bounds() {
   return "tessera::indexer::threads(kConfig), tessera::indexer::min_ctas(kConfig)";
 }
 
-std::string IndexerOperator::call(const Config& c) {
+static std::string call_of(const Config& c, std::string_view templates) {
   return fmt::format(
-      "tessera::indexer::kernel<kConfig>(\n      {{q, weights, keys, scales, {}, static_cast<const int*>(first), "
+      "tessera::{}::kernel<kConfig>(\n      {{q, weights, keys, scales, {}, static_cast<const int*>(first), "
       "static_cast<const int*>(last), scores,\n"
       "       scores_stride_m, table_stride, m, n, columns, max_pages}})",
-      indexer::is_fp4(c) ? "q_scales" : "q");
+      templates, indexer::is_fp4(c) ? "q_scales" : "q");
 }
+std::string IndexerOperator::call(const Config& c) { return call_of(c, kName); }
+std::string IndexerTcgen05Operator::call(const Config& c) { return call_of(c, kTemplates); }
 
 std::vector<SourceFile> IndexerOperator::generated_headers(const Config& c) {
   if (!indexer::uses_wgmma(c)) return {};
@@ -289,10 +338,12 @@ std::span<const Selector> indexer_fields() {
       field<&Indexer::score_columns>("score-columns", "score_columns",
                                      "column of a score: its key, or the key's place in the range (compressed)"),
       field<&Indexer::outside>("outside", "outside", "what columns outside of a query's range get"),
-      offer(field<&Indexer::mma_kind>("mma-kind", "mma_kind", "matrix instruction"), {"wgmma.f16", "mma.f16"}),
+      offer(field<&Indexer::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
+            {"wgmma.f16", "tcgen05.f16", "mma.f16"}),
       field<&Indexer::tile_q>("tile-q", "tile_q", "queries of a tile"),
-      field<&Indexer::consumers>("consumers", "consumers", "warpgroups that multiply, a tile of 64 keys each"),
-      field<&Indexer::stages>("stages", "stages", "slots of the ring of keys, 64 each"),
+      field<&Indexer::consumers>("consumers", "consumers",
+                                 "warpgroups that multiply or take sums, a tile of 64 keys each, 128 with tcgen05"),
+      field<&Indexer::stages>("stages", "stages", "slots of the ring of keys, a tile each"),
       field<&Indexer::m>("m", "m", "expected number of queries"),
       field<&Indexer::n>("n", "n", "expected number of keys"),
       field<&Indexer::batch>("batch", "batch", "paged: expected number of sequences"),
@@ -306,6 +357,7 @@ std::span<const Selector> indexer_fields() {
 namespace {
 
 constexpr FamilyRow kIndexerFamilies[] = {family_row<IndexerOperator>("wgmma", kWgmmaTargets),
+                                          family_row<IndexerTcgen05Operator>("tcgen05", kTcgen05Targets),
                                           family_row<IndexerMmaOperator>("mma", kAllTargets)};
 constexpr OperatorType kIndexerType = make_operator_type<Indexer>(indexer_fields, kIndexerFamilies);
 

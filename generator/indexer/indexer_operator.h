@@ -1,5 +1,5 @@
 // indexer for the planner: see copy2d_operator.h for what each function says. The contract with the device code:
-// spec/indexer.h. Both families have the same templates: what multiplies is a field.
+// spec/indexer.h. wgmma and mma.sync have the same templates: what multiplies is a field.
 #pragma once
 
 #include <string>
@@ -54,6 +54,16 @@ struct IndexerOperator {
   }
 };
 
+/// tcgen05: the same Configs, other templates.
+struct IndexerTcgen05Operator : IndexerOperator {
+  static constexpr std::string_view kTemplates = "indexer_tcgen05";
+
+  static bool serves(const Indexer& problem);
+  static void require_facts(const Indexer& problem);
+  static std::vector<Config> candidates(const Indexer& problem);
+  static std::string call(const Config& config);
+};
+
 /// mma.sync: on every target.
 struct IndexerMmaOperator : IndexerOperator {
   static bool serves(const Indexer& problem);
@@ -67,5 +77,6 @@ namespace tessera {
 
 using indexer::IndexerMmaOperator;
 using indexer::IndexerOperator;
+using indexer::IndexerTcgen05Operator;
 
 }  // namespace tessera

@@ -8,11 +8,11 @@
 #include "common/ring.cuh"
 #include "indexer/producer.cuh"
 #include "indexer/ranges.cuh"
+#include "indexer/store_score.cuh"
 #include "indexer/widened.cuh"
 #include "ptx/address.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
-#include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "ptx/matrix.cuh"
 #include "ptx/max.cuh"
@@ -210,16 +210,6 @@ __device__ __forceinline__ void exchange(const float (&sums)[kSums<C>], float (&
       const float other = __shfl_xor_sync(0xffffffffu, is_odd ? half[i] : half[kKept<C> + i], 1);
       kept[i] = (is_odd ? half[kKept<C> + i] : half[i]) + other;
     }
-  }
-}
-
-template <Config C>
-__device__ __forceinline__ void store_score(unsigned char* row, int key, float score) {
-  if constexpr (C.score_dtype == DType::f32) {
-    ptx::st_global_u32(row + static_cast<long long>(key) * 4, __float_as_uint(score));
-  } else {
-    *reinterpret_cast<unsigned short*>(row + static_cast<long long>(key) * 2) =
-        static_cast<unsigned short>(ptx::cvt_pack<DType::bf16>(score, score));
   }
 }
 

@@ -40,9 +40,9 @@ template <Config C>
 __device__ __forceinline__ void fill_outside(const Params& p, int warp) {
   const int pieces = (p.columns + kFillColumns - 1) / kFillColumns;
   const long long all = static_cast<long long>(p.m) * pieces;
-  const long long stride = static_cast<long long>(gridDim.x) * kFillWarps;
+  const long long stride = static_cast<long long>(gridDim.x) * fill_warps(C);
 #pragma unroll 1
-  for (long long i = static_cast<long long>(blockIdx.x) * kFillWarps + warp; i < all; i += stride) {
+  for (long long i = static_cast<long long>(blockIdx.x) * fill_warps(C) + warp; i < all; i += stride) {
     const int query = static_cast<int>(i / pieces), begin = static_cast<int>(i % pieces) * kFillColumns;
     const int end = min(begin + kFillColumns, p.columns);
     Range seen = range_of_query<C>(p, query);

@@ -55,7 +55,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
     const Range own = left > 0 && lane < C.tile_q ? range_of_query<C>(p, tile * C.tile_q + lane) : Range{};
     const int end = static_cast<int>(ptx::redux_max(static_cast<unsigned>(own.end)));
     const int begin = static_cast<int>(ptx::redux_min(own.end > 0 ? static_cast<unsigned>(own.begin) : 0x7fffffffu));
-    const KeyTiles all = tiles_between(begin, end);
+    const KeyTiles all = tiles_between<C>(begin, end);
     if (left > 0 && all.count == 0) continue;
     if (left > 0 && key_tile < 0) {  // its own cost comes first; it may be the share's last
       left += key_tile;
@@ -69,7 +69,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
       ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane, static_cast<unsigned>(own.begin));
       ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane + 4, static_cast<unsigned>(own.end));
     }
-    const int first_key = all.begin + key_tile * kTileKeys;
+    const int first_key = all.begin + key_tile * tile_keys(C);
     if (lane == 0) {
       ptx::st_shared_u32(ranges, static_cast<unsigned>(tiles));
       ptx::st_shared_u32(ranges + 4, static_cast<unsigned>(first_key));
@@ -85,7 +85,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
       ptx::tma_load_3d(smem + kLayout.q + of_q.slot * q_slot_bytes(C), p.q, full, 0, 0, tile * C.tile_q);
       ptx::tma_load_2d(smem + kLayout.weights + of_q.slot * weights_slot_bytes(C), p.weights, full, 0, tile * C.tile_q);
       if constexpr (is_fp4(C))
-        ptx::tma_load_2d(smem + kLayout.q_scales + of_q.slot * weights_slot_bytes(C), p.q_scales, full, 0,
+        ptx::tma_load_2d(smem + kLayout.q_scales + of_q.slot * query_scales_slot_bytes(C), p.q_scales, full, 0,
                          tile * C.tile_q);
     }
     __syncwarp();
@@ -97,7 +97,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
       const unsigned key_full = key_barrier<C>(smem, ring.slot);
       const unsigned keys = smem + kLayout.keys + ring.slot * key_slot_bytes(C);
       const unsigned scales = smem + kLayout.scales + ring.slot * scales_slot_bytes(C);
-      const int key = first_key + i * kTileKeys;
+      const int key = first_key + i * tile_keys(C);
       int page[runs(C)] = {};
       if constexpr (is_paged(C)) {
         const int place = key / C.page_size;

@@ -46,10 +46,11 @@ struct KeyTiles {
   int begin = 0;  // a key
   int count = 0;  // tiles
 };
+template <Config C>
 __device__ __forceinline__ KeyTiles tiles_between(int begin, int end) {
   if (end <= 0) return {};
   begin = begin / kKeyAlignment * kKeyAlignment;
-  return {begin, (end - begin + kTileKeys - 1) / kTileKeys};
+  return {begin, (end - begin + tile_keys(C) - 1) / tile_keys(C)};
 }
 template <Config C>
 __device__ __forceinline__ KeyTiles key_tiles(const Params& p, int tile) {
@@ -60,7 +61,7 @@ __device__ __forceinline__ KeyTiles key_tiles(const Params& p, int tile) {
     if (range.end > 0) begin = min(begin, range.begin);
     end = max(end, range.end);
   }
-  return tiles_between(begin, end);
+  return tiles_between<C>(begin, end);
 }
 
 __device__ __forceinline__ int cost_of(const KeyTiles& tiles) {

@@ -23,24 +23,26 @@
 // warp loads by TMA: queries and weights into one of two slots, keys and scales into a ring; it writes beside the
 // queries which keys they see. The other three warps of its warpgroup write what lies outside of ranges.
 //
+// tcgen05 (sm_100, sm_103) multiplies both formats as they are: 128 keys are Tensor Memory's lanes, heads its columns,
+// so that a thread has a key and adds up all heads by itself. Of the first four warps one loads, one multiplies and two
+// write what lies outside: templates/indexer_tcgen05. No Blackwell device has run it.
+//
 // Numbers in memory may be anything: ranges are cut to the keys that there are and to the columns; a page outside of
 // the pool is one of zeros, for the tensor map says so; entries behind a sequence's last key are not read.
 //
 // Entry parameters, in this order:
-//   CUtensorMap q                 bytes {row_bytes, heads, m} in boxes of {row_bytes, heads, tile_q}
-//   CUtensorMap weights           f32 {heads, m} in boxes of {heads, tile_q}
-//   CUtensorMap keys              bytes {row_bytes, n} in boxes of {row_bytes, 64};
+//   CUtensorMap q                 bytes {row_bytes, heads, m} in boxes of {row_bytes, heads, loaded_queries()}
+//   CUtensorMap weights           f32 {heads, m} in boxes of {heads, loaded_queries()}
+//   CUtensorMap keys              bytes {row_bytes, n} in boxes of {row_bytes, tile_keys()};
 //                                 paged {row_bytes, page_size, pages}, boxes of {row_bytes, run, 1}
-//   CUtensorMap scales            words {n} in boxes of {64}; paged {words of a page, pages}, boxes of {run, 1}
-//   CUtensorMap q_scales          mxfp4 alone: words {heads, m} in boxes of {heads, tile_q}
-//   const int* first, *last       ks, ke; paged: block_table, context_lens
-//   void* scores
-//   long long scores_stride_m, block_table_stride_batch
-//   int m, n, columns, max_pages  n: paged: pages; the stride and max_pages: else 0
-// A word is a key's fp32 scale, or four ue8m0. Keys of a run lie side by side in a page: as many as divide 64 and
-// page_size. Rows in shared memory are row_bytes wide (head_dim, or half of it) and swizzled over as many; widened ones
-// are panels of 64 elements, swizzled over 128 bytes.
-// Launch: grid {num_sms}, block {threads(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization.
+//   CUtensorMap scales            words {n} in boxes of {tile_keys()}; paged {words of a page, pages}, boxes of {run,
+//   1} CUtensorMap q_scales          mxfp4 alone: words {heads, m} in boxes of {heads, loaded_queries()} const int*
+//   first, *last       ks, ke; paged: block_table, context_lens void* scores long long scores_stride_m,
+//   block_table_stride_batch int m, n, columns, max_pages  n: paged: pages; the stride and max_pages: else 0
+// A word is a key's fp32 scale, or four ue8m0. Keys of a run lie side by side in a page: as many as divide
+// tile_keys() and page_size. Rows in shared memory are row_bytes wide (head_dim, or half of it) and swizzled over as
+// many; widened ones are panels of 64 elements, swizzled over 128 bytes. Launch: grid {num_sms}, block {threads(), 1,
+// 1}, smem_bytes() of shared memory, programmatic stream serialization.
 #pragma once
 
 #include "spec/kernel_parts.h"
@@ -72,19 +74,28 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
-inline constexpr int kWarp = 32, kWarpgroup = 128, kTileKeys = 64;
+inline constexpr int kWarp = 32, kWarpgroup = 128;
+inline constexpr int kTileKeys = 64, kLanes = 128;  // rows of wgmma, and of mma.sync's four warps; of tcgen05
 inline constexpr int kQuerySlots = 2;
 inline constexpr int kMaxColumns = 256, kMaxTileQueries = 16, kMaxConsumers = 4, kMaxStages = 24, kMaxNextN = 4;
 inline constexpr int kKeyAlignment = 8;  // of a tile's first key: sectors of scores, and 16 bytes of scales
 // What a tile of queries costs beside its tiles of keys, in these: its weights, and who waits for whom.
 inline constexpr int kQueryTileCost = 1;
-inline constexpr int kFillColumns = 4096;  // of a row, that a warp writes in one go
-inline constexpr int kFillWarps = 3;
+inline constexpr int kFillColumns = 4096;     // of a row, that a warp writes in one go
 inline constexpr int kMaxSmemOfMma = 101376;  // of the targets that have the least, which widen nothing
 
 TESSERA_HD constexpr bool is_paged(const Config& c) { return c.kv_layout == KvLayout::paged; }
 TESSERA_HD constexpr bool uses_wgmma(const Config& c) { return c.mma_kind == MmaKind::wgmma_f16; }
+TESSERA_HD constexpr bool uses_tcgen05(const Config& c) { return c.mma_kind == MmaKind::tcgen05_f16; }
+TESSERA_HD constexpr int tile_keys(const Config& c) { return uses_tcgen05(c) ? kLanes : kTileKeys; }
 TESSERA_HD constexpr int columns_of_tile(const Config& c) { return c.tile_q * c.heads; }
+// With tcgen05 columns are a multiple of 16: of eight heads a query more is loaded, which nobody looks at.
+TESSERA_HD constexpr int loaded_queries(const Config& c) {
+  return uses_tcgen05(c) && columns_of_tile(c) % 16 != 0 ? c.tile_q + 1 : c.tile_q;
+}
+TESSERA_HD constexpr int loaded_columns(const Config& c) { return loaded_queries(c) * c.heads; }
+// Warps that write what lies outside of ranges: the last ones of the first warpgroup.
+TESSERA_HD constexpr int fill_warps(const Config& c) { return uses_tcgen05(c) ? 2 : 3; }
 TESSERA_HD constexpr bool is_fp4(const Config& c) { return c.format == IndexFormat::mxfp4; }
 TESSERA_HD constexpr bool widens(const Config& c) { return c.operands == IndexOperands::bf16; }
 TESSERA_HD constexpr int row_bytes(const Config& c) { return is_fp4(c) ? c.head_dim / 2 : c.head_dim; }
@@ -106,9 +117,9 @@ TESSERA_HD constexpr WgmmaShape product_shape(const Config& c) {
 }
 // Keys that lie side by side: a box, of which a tile has so many. Its scales begin at a multiple of 128 bytes.
 TESSERA_HD constexpr int keys_of_run(const Config& c) {
-  return is_paged(c) && c.page_size < kTileKeys ? c.page_size : kTileKeys;
+  return is_paged(c) && c.page_size < tile_keys(c) ? c.page_size : tile_keys(c);
 }
-TESSERA_HD constexpr int runs(const Config& c) { return kTileKeys / keys_of_run(c); }
+TESSERA_HD constexpr int runs(const Config& c) { return tile_keys(c) / keys_of_run(c); }
 TESSERA_HD constexpr int scales_pitch(const Config& c) { return keys_of_run(c) < 32 ? 32 : keys_of_run(c); }
 TESSERA_HD constexpr int page_bytes(const Config& c) { return c.page_size * (row_bytes(c) + 4); }
 
@@ -123,6 +134,20 @@ inline constexpr int kMostColumnsBesideKeys = 192;
 TESSERA_HD constexpr bool holds_weights(const Config& c) {
   return uses_wgmma(c) && !(widens(c) && columns_of_tile(c) > kMostColumnsBesideKeys);
 }
+// tcgen05: accumulators in Tensor Memory, as many for each consumer, which then sees every phase of their barriers.
+// Where there are scales, those of a tile's keys lie behind all accumulators, one for each, and behind them the scales
+// of both slots of queries: four columns for 128 keys or heads.
+inline constexpr int kMaxAccumulators = 4, kScaleTileBytes = 512, kScaleTileColumns = 4;
+TESSERA_HD constexpr int query_scale_tiles(const Config& c) { return (loaded_columns(c) + kLanes - 1) / kLanes; }
+TESSERA_HD constexpr int tmem_columns(const Config& c, int accumulators) {
+  const int of_scales = is_fp4(c) ? kScaleTileColumns : 0;
+  return accumulators * (loaded_columns(c) + of_scales) + kQuerySlots * query_scale_tiles(c) * of_scales;
+}
+TESSERA_HD constexpr int accumulators(const Config& c) {
+  const int most = kMaxAccumulators / c.consumers * c.consumers;
+  return most > c.consumers && tmem_columns(c, most) <= kTmemColumns ? most : c.consumers;
+}
+
 // What wgmma's accumulators, the weights and the sums take, and widened keys.
 TESSERA_HD constexpr int registers_needed(const Config& c) {
   return columns_of_tile(c) / 2 + (holds_weights(c) ? columns_of_tile(c) / 4 : 0) + 2 * c.tile_q + 24 +
@@ -157,15 +182,19 @@ struct SmemLayout {
   int ranges = 0;  // beside q: see Ranges in templates/indexer/ranges.cuh
   int deal = 0;    // where the CTA's share begins, and sums of warps
   int barriers = 0;
+  int tmem_address = 0;  // tcgen05
   int total = 0;
 };
 TESSERA_HD constexpr int q_slot_bytes(const Config& c) {
-  return static_cast<int>(round_up(columns_of_tile(c) * row_bytes(c), 1024));
+  return static_cast<int>(round_up(loaded_columns(c) * row_bytes(c), 1024));
 }
 TESSERA_HD constexpr int wide_bytes(const Config& c) { return widens(c) ? columns_of_tile(c) * 2 * c.head_dim : 0; }
-TESSERA_HD constexpr int key_slot_bytes(const Config& c) { return kTileKeys * row_bytes(c); }
+TESSERA_HD constexpr int key_slot_bytes(const Config& c) { return tile_keys(c) * row_bytes(c); }
 TESSERA_HD constexpr int weights_slot_bytes(const Config& c) {
-  return static_cast<int>(round_up(4 * columns_of_tile(c), 128));
+  return static_cast<int>(round_up(4 * loaded_columns(c), 128));
+}
+TESSERA_HD constexpr int query_scales_slot_bytes(const Config& c) {
+  return uses_tcgen05(c) ? query_scale_tiles(c) * kScaleTileBytes : weights_slot_bytes(c);
 }
 TESSERA_HD constexpr int scales_slot_bytes(const Config& c) { return 4 * scales_pitch(c) * runs(c); }
 TESSERA_HD constexpr int ranges_slot_bytes(const Config& c) {
@@ -178,23 +207,25 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.wide = static_cast<int>(round_up(layout.keys + c.stages * key_slot_bytes(c), 1024));
   layout.weights = layout.wide + wide_bytes(c);
   layout.q_scales = layout.weights + kQuerySlots * weights_slot_bytes(c);
-  layout.scales = layout.q_scales + (is_fp4(c) ? kQuerySlots * weights_slot_bytes(c) : 0);
+  layout.scales = layout.q_scales + (is_fp4(c) ? kQuerySlots * query_scales_slot_bytes(c) : 0);
   layout.ranges = layout.scales + c.stages * scales_slot_bytes(c);
   layout.deal = layout.ranges + kQuerySlots * ranges_slot_bytes(c);
   layout.barriers = layout.deal + kDealBytes;
-  layout.total = layout.barriers + 16 * (kQuerySlots + c.stages);
+  layout.tmem_address = layout.barriers + 16 * (kQuerySlots + c.stages + (uses_tcgen05(c) ? accumulators(c) : 0));
+  layout.total = layout.tmem_address + (uses_tcgen05(c) ? 16 : 0);
   return layout;
 }
 TESSERA_HD constexpr int smem_bytes(const Config& c) { return smem_layout(c).total; }
 // Rings have full barriers, then empty ones.
 struct Barriers {
-  common::BarrierRow queries, keys;
+  common::BarrierRow queries, keys, sums;
 };
 TESSERA_HD constexpr Barriers barriers(const Config& c) {
   common::BarrierCursor cursor{{0, smem_layout(c).barriers, 0}};
   Barriers rows;
   rows.queries = cursor.take(2 * kQuerySlots);
   rows.keys = cursor.take(2 * c.stages);
+  rows.sums = cursor.take(uses_tcgen05(c) ? 2 * accumulators(c) : 0);
   return rows;
 }
 TESSERA_HD constexpr int min_ctas(const Config& c) {
@@ -202,9 +233,9 @@ TESSERA_HD constexpr int min_ctas(const Config& c) {
 }
 // Bytes that come for a tile of queries, and for one of keys.
 TESSERA_HD constexpr int query_bytes(const Config& c) {
-  return columns_of_tile(c) * (row_bytes(c) + (is_fp4(c) ? 8 : 4));
+  return loaded_columns(c) * (row_bytes(c) + (is_fp4(c) ? 8 : 4));
 }
-TESSERA_HD constexpr int key_bytes(const Config& c) { return kTileKeys * (row_bytes(c) + 4); }
+TESSERA_HD constexpr int key_bytes(const Config& c) { return tile_keys(c) * (row_bytes(c) + 4); }
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -228,6 +259,7 @@ enum class Rule {
   consumers_out_of_range,   // warpgroups; 4
   stages_out_of_range,      // stages; 24
   stages_of_consumers,      // stages; warpgroups, of which they are a multiple
+  tensor_memory_exceeded,   // columns of Tensor Memory; 512
   registers_exceeded,       // registers of a thread that multiplies; those that there are
   smem_exceeded,            // bytes of shared memory; those that there are
 };
@@ -247,17 +279,20 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (!is_paged(c) && c.next_n != 1) return {Rule::next_n_without_pages, c.next_n, 1};
   if (!is_paged(c) && c.context_lengths != ContextLengths::sequence) return {Rule::lengths_without_pages, 0, 0};
   if (is_paged(c) && c.score_columns != ScoreColumns::keys) return {Rule::columns_of_pages, 0, 0};
-  if (c.mma_kind != MmaKind::wgmma_f16 && c.mma_kind != MmaKind::mma_f16) return {Rule::mma_kind, 0, 0};
-  if (widens(c) ? !is_fp4(c) : is_fp4(c) && uses_wgmma(c)) return {Rule::operands_of_format, 0, 0};
+  if (c.mma_kind != MmaKind::wgmma_f16 && c.mma_kind != MmaKind::mma_f16 && !uses_tcgen05(c))
+    return {Rule::mma_kind, 0, 0};
+  if (widens(c) ? !is_fp4(c) || uses_tcgen05(c) : is_fp4(c) && uses_wgmma(c)) return {Rule::operands_of_format, 0, 0};
   if (c.tile_q < 1 || c.tile_q > kMaxTileQueries) return {Rule::tile_q_out_of_range, c.tile_q, kMaxTileQueries};
   if (is_paged(c) && c.tile_q != c.next_n) return {Rule::tile_q_of_pages, c.tile_q, c.next_n};
   if (columns_of_tile(c) > kMaxColumns) return {Rule::columns_out_of_range, columns_of_tile(c), kMaxColumns};
   if (c.consumers < 1 || c.consumers > kMaxConsumers) return {Rule::consumers_out_of_range, c.consumers, kMaxConsumers};
   if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.stages % c.consumers != 0) return {Rule::stages_of_consumers, c.stages, c.consumers};
+  if (uses_tcgen05(c) && tmem_columns(c, c.consumers) > kTmemColumns)
+    return {Rule::tensor_memory_exceeded, tmem_columns(c, c.consumers), kTmemColumns};
   if (uses_wgmma(c) && min_ctas(c) == 1 && registers_needed(c) > register_budget(c).consumer)
     return {Rule::registers_exceeded, registers_needed(c), register_budget(c).consumer};
-  const int most = uses_wgmma(c) || widens(c) ? kMaxSmemBytes : kMaxSmemOfMma;
+  const int most = uses_wgmma(c) || uses_tcgen05(c) || widens(c) ? kMaxSmemBytes : kMaxSmemOfMma;
   if (smem_bytes(c) > most) return {Rule::smem_exceeded, smem_bytes(c), most};
   return {};
 }

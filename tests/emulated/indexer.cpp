@@ -1,4 +1,4 @@
-// An indexer's scores, both forms and both families, compiled to PTX by NVRTC and run in the emulator, against float64.
+// An indexer's scores, both forms and every family, compiled to PTX by NVRTC and run in the emulator, against float64.
 // Nothing here ran on Blackwell hardware.
 #include "reference/indexer.h"
 
@@ -144,6 +144,28 @@ TEST_CASE("indexer: mma.sync") {
   }
 }
 
+TEST_CASE("indexer: tcgen05, both formats") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  testing::Sample sample(4);
+  constexpr const char* kTargets[] = {"sm_100a", "sm_103a", "sm_100f"};
+  const Arch arch = Arch::parse("sm_100a");
+  check({.arch = arch, .tile_q = 2, .stages = 2}, *compiler);
+  check({.arch = arch, .format = IndexFormat::mxfp4, .kv_layout = KvLayout::paged, .page_size = 32, .next_n = 3},
+        *compiler);
+  std::size_t turn = 0;
+  for (const std::vector<Indexer>& problems : {cover("sm_100a", {}), cover_of_fp4("sm_100a", {})})
+    for (Indexer problem : problems) {
+      problem.arch = Arch::parse(kTargets[turn++ % 3]);
+      if (sample.takes()) check(problem, *compiler);
+    }
+  // A query more is loaded; one accumulator; tiles of few and of many queries, three consumers and one.
+  check({.arch = arch, .heads = 8, .head_dim = 32, .tile_q = 1, .stages = 2}, *compiler);
+  check({.arch = arch, .format = IndexFormat::mxfp4, .kv_layout = KvLayout::paged, .next_n = 4}, *compiler);
+  if (sample.takes()) check({.arch = arch, .heads = 8, .tile_q = 5, .consumers = 3, .stages = 3}, *compiler);
+  if (sample.takes()) check({.arch = arch, .heads = 16, .tile_q = 16, .consumers = 1, .stages = 3}, *compiler);
+}
+
 TEST_CASE("indexer: mxfp4 as it is, and widened for wgmma and mma.sync") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
@@ -152,9 +174,14 @@ TEST_CASE("indexer: mxfp4 as it is, and widened for wgmma and mma.sync") {
   check({.arch = Arch::parse("sm_120a"), .format = kFp4}, *compiler);
   check({.format = kFp4}, *compiler);
   if (sample.takes()) check({.format = kFp4, .kv_layout = KvLayout::paged, .next_n = 4}, *compiler);
-  check({.arch = Arch::parse("sm_100a"), .heads = 16, .format = kFp4, .kv_layout = KvLayout::paged, .next_n = 2},
+  check({.arch = Arch::parse("sm_100a"),
+         .heads = 16,
+         .format = kFp4,
+         .kv_layout = KvLayout::paged,
+         .next_n = 2,
+         .mma_kind = MmaKind::mma_f16},
         *compiler);
-  constexpr const char* kTargets[] = {"sm_120a", "sm_100a", "sm_90a"};
+  constexpr const char* kTargets[] = {"sm_120a", "sm_90a"};
   for (const char* const arch : kTargets)
     for (const Indexer& problem : cover_of_fp4(arch, {}))
       if (sample.takes()) check(problem, *compiler);
@@ -237,6 +264,71 @@ TEST_CASE("indexer: planted slips are seen, and named") {
     CHECK_FALSE(all.empty());
     if (fault.cause != nullptr)
       CHECK(all.find(std::string("likely cause: ") + fault.cause + " (gives") != std::string::npos);
+  }
+}
+
+struct Tcgen05Fault {
+  const char *file, *from, *to;
+  IndexFormat format;
+  const char* text;  // in what is said; null: anything
+};
+constexpr IndexFormat kE4m3 = IndexFormat::e4m3, kMxfp4 = IndexFormat::mxfp4;
+constexpr Tcgen05Fault kTcgen05Faults[] = {
+    {"consumer", "w = ptx::ld_shared_v4(weights + 4 * column);",
+     "v = ptx::ld_shared_v4(weights + 4 * column), w{v.y, v.x, v.w, v.z};", kE4m3,
+     "likely cause: weights of neighbouring heads are exchanged (gives"},
+    {"consumer", "column % 2 == 0 ? ptx::max_nan(x, 0.0f) : x + fabsf(x);", "column % 2 == 0 ? x : x + x;", kMxfp4,
+     "likely cause: negative products are not left out (gives"},
+    {"consumer", "store_score<C>(row, column, sum * scale);", "store_score<C>(row, column, sum);", kE4m3,
+     "likely cause: scales of keys are left out (gives"},
+    {"consumer", "% kLanes ^ 1;", "% kLanes ^ 3;", kE4m3, nullptr},
+    {"consumer", "0.5f * (sums[1] + sums[3])", "(sums[1] + sums[3])", kE4m3, nullptr},
+    {"consumer", "if ((column + 4) % C.heads == 0) {", "if ((column + 8) % C.heads == 0) {", kMxfp4, nullptr},
+    {"consumer", "turn -= tiles;", "turn = 0;", kE4m3, nullptr},
+    {"consumer", "(static_cast<unsigned>(warp) * kWarp << 16)", "(static_cast<unsigned>(warp ^ 1) * kWarp << 16)",
+     kE4m3, nullptr},
+    {"consumer", "ptx::mbarrier_wait_parity(sums_full, sums.parity);", "", kE4m3, nullptr},
+    {"multiplier", "ptx::mbarrier_wait_parity(common::empty_behind<accumulators(C)>(full), sums.parity ^ 1);", "",
+     kE4m3, nullptr},
+    {"multiplier", "ptx::mbarrier_wait_parity(key_barrier<C>(smem, ring.slot), ring.parity);", "", kE4m3, nullptr},
+    {"multiplier", "const int row = i * kWarp + lane;", "const int row = lane * kWords + i;", kMxfp4, nullptr},
+    {"multiplier", "ptx::fence_proxy_async_shared();", "", kMxfp4, nullptr},
+    {"multiplier", "__syncwarp();  // all have read before one writes", "", kMxfp4, nullptr},
+    {"multiplier", "of_q.slot * query_scale_columns(C);", "0;", kMxfp4, nullptr},
+    {"multiplier", "advance(q, 32 * kStep),\n", "q,\n", kMxfp4, nullptr},
+};
+
+TEST_CASE("indexer: slips planted in the kernels of tcgen05 are seen") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  std::uint64_t seed = 80;
+  testing::Sample sample(2);
+  for (const Tcgen05Fault& fault : kTcgen05Faults) {
+    ++seed;
+    CAPTURE(std::string(fault.from));
+    const std::string file = "indexer_tcgen05/" + std::string(fault.file) + ".cuh";
+    std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
+    const std::size_t at = text.find(fault.from);
+    REQUIRE(at != std::string::npos);
+    if (!sample.takes()) continue;
+    text.replace(at, std::string_view(fault.from).size(), fault.to);
+    const Indexer problem{.arch = Arch::parse("sm_100a"),
+                          .heads = fault.format == kMxfp4 ? 16 : 64,  // two accumulators, or four
+                          .head_dim = fault.format == kMxfp4 ? 128 : 64,
+                          .format = fault.format,
+                          .tile_q = 4,
+                          .stages = 4};
+    EmulatedDevice device({.arch = "sm_100a", .detects_races = true});
+    device.set_schedule(Schedule::adversarial, seed);
+    const Plan plan = make_plan(problem);
+    const Launcher launcher(device, plan.launch, compiler->compile(emit(plan, {{file, text}})));
+    std::string all;
+    for (const std::string& one :
+         problems_of(device, launcher, run_of(problem, plan, {23, 900, 950}), Fill::normal, seed))
+      all += one + "\n";
+    CAPTURE(all);
+    CHECK_FALSE(all.empty());
+    if (fault.text != nullptr) CHECK(all.find(fault.text) != std::string::npos);
   }
 }
 

@@ -55,10 +55,15 @@ TEST_CASE("indexer: an illegal pin or fact is refused with the rule that it brea
             .ends_with("224 registers for accumulators and weights, 160 there: take fewer queries or consumers"));
   CHECK(unsupported({{"tile_q", "4"}, {"consumers", "2"}, {"stages", "22"}})
             .ends_with("254,336 bytes of shared memory, 232,448 available: take fewer queries or stages"));
+  CHECK(unsupported({{"arch", "sm_100a"}, {"tile_q", "4"}, {"consumers", "3"}})
+            .ends_with("768 columns of Tensor Memory, 512 there: take fewer queries or consumers"));
   CHECK(unsupported({{"mma_kind", "tcgen05.f16"}}) ==
-        "mma_kind tcgen05.f16 for sm_90a: indexer has wgmma.f16 for sm_90a, and mma.f16 for every target");
+        "mma_kind tcgen05.f16 for sm_90a: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for sm_100 and sm_103, and "
+        "mma.f16 for every target");
   CHECK(unsupported({{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==
-        "mma_kind wgmma.f16 for sm_120a: indexer has wgmma.f16 for sm_90a, and mma.f16 for every target");
+        "mma_kind wgmma.f16 for sm_120a: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for sm_100 and sm_103, and "
+        "mma.f16 for every target");
+  CHECK(unsupported({{"arch", "sm_100a"}, {"mma_kind", "wgmma.f16"}}).starts_with("mma_kind wgmma.f16 for sm_100a:"));
 }
 
 TEST_CASE("indexer: as many columns as instructions and registers have, of queries that there are") {
@@ -72,12 +77,19 @@ TEST_CASE("indexer: as many columns as instructions and registers have, of queri
   CHECK(kernel({{"format", "mxfp4"}, {"kv_layout", "paged"}, {"next_n", "4"}}) ==
         "tessera_indexer_sm90a_h64_d128_f32_mxfp4_p64_n4_wgmma_q4_w2_s12");
   CHECK(kernel({{"arch", "sm_100a"}, {"format", "mxfp4"}}) ==
-        "tessera_indexer_sm100a_h64_d128_f32_mxfp4_mma_q2_w2_s24");
+        "tessera_indexer_sm100a_h64_d128_f32_mxfp4_tcgen05_q2_w2_s24");
+  CHECK(kernel({{"arch", "sm_100a"}}) == "tessera_indexer_sm100a_h64_d128_f32_tcgen05_q4_w2_s8");
+  CHECK(kernel({{"arch", "sm_100a"}, {"format", "mxfp4"}, {"kv_layout", "paged"}, {"next_n", "4"}}) ==
+        "tessera_indexer_sm100a_h64_d128_f32_mxfp4_p64_n4_tcgen05_q4_w1_s12");
+  CHECK(kernel({{"arch", "sm_100f"}, {"mma_kind", "mma.f16"}, {"format", "mxfp4"}}) ==
+        "tessera_indexer_sm100f_h64_d128_f32_mxfp4_mma_q2_w2_s24");
   CHECK(kernel({{"arch", "sm_120a"}, {"format", "mxfp4"}, {"kv_layout", "paged"}}) ==
         "tessera_indexer_sm120a_h64_d128_f32_mxfp4_p64_n1_mma_q1_w2_s12");
 }
 
-TEST_CASE("indexer: mxfp4 is multiplied as it is on sm_120, elsewhere as bf16; a key takes 68 bytes of a page") {
+TEST_CASE(
+    "indexer: mxfp4 is multiplied as it is on sm_120 and by tcgen05, elsewhere as bf16; a key takes 68 bytes of a "
+    "page") {
   const auto operands = [](const Fields& fields) {
     Fields all = fields;
     all.emplace_back("format", "mxfp4");
@@ -85,7 +97,8 @@ TEST_CASE("indexer: mxfp4 is multiplied as it is on sm_120, elsewhere as bf16; a
   };
   CHECK(operands({}) == "bf16");
   CHECK(operands({{"mma_kind", "mma.f16"}}) == "bf16");
-  CHECK(operands({{"arch", "sm_103a"}}) == "bf16");
+  CHECK(operands({{"arch", "sm_103a"}}) == "stored");
+  CHECK(operands({{"arch", "sm_103a"}, {"mma_kind", "mma.f16"}}) == "bf16");
   CHECK(operands({{"arch", "sm_121a"}}) == "stored");
   const Plan plan = make_plan(problem_of("indexer", {{"format", "mxfp4"}, {"kv_layout", "paged"}}));
   const auto cache = std::find_if(plan.launch.buffers.begin(), plan.launch.buffers.end(),
