@@ -121,10 +121,12 @@ double IndexerOperator::score(const Config& c, const Indexer& problem) {
   if (is_mma && indexer::columns_of_tile(c) > kColumnsOfMma) score *= 0.5;
   // With one accumulator products wait until their sums have been taken.
   if (indexer::uses_tcgen05(c) && indexer::accumulators(c) == 1) score *= 0.5;
-  // Of pages, which come at the memory's speed, three consumers with 128 columns took 0.92 of two's time; else two are
-  // no slower.
+  // On an H200 three consumers with 128 columns took 0.92 of two's time over pages, which come at the memory's speed,
+  // and 0.84 where they widen keys (0.89 with 64 columns); else two are no slower.
   const bool is_wide_of_pages = indexer::is_paged(c) && indexer::columns_of_tile(c) >= kManyColumns;
-  const int wanted_consumers = is_wide_of_pages && !indexer::uses_tcgen05(c) ? 3 : 2;
+  const bool wants_three =
+      !indexer::uses_tcgen05(c) && (is_wide_of_pages || (indexer::uses_wgmma(c) && indexer::widens(c)));
+  const int wanted_consumers = wants_three ? 3 : 2;
   return score * (1 - 0.02 * std::abs(c.consumers - wanted_consumers));
 }
 
