@@ -139,8 +139,9 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
       return "gate dual has kernels for sm_100 and sm_103 alone (tcgen05): put the rows of gate and up into one b, in "
              "turn (gate interleaved)";
     case Rule::gate_and_addend:
-      return fmt::format("gate {} with c, bias or an activation: a gate is all that happens to its sums",
-                         to_word(config.facts.gate));
+      return fmt::format(
+          "gate {} with c or an activation: none of them allowed beside it (gate_activation is the gate's)",
+          to_word(config.facts.gate));
     case Rule::interleave_of_gate:
       return fmt::format("interleave {}: a power of two from 8 to {} needed (a thread has gate and up of a column)",
                          found, bound);

@@ -187,8 +187,8 @@ struct Consumer {
       epilogue.row_end = tile.row_end;
       if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
       if constexpr (is_gated(C)) {
-        epilogue.store(GatedSums<C>{accumulators, epilogue.alpha}, tile.row + first_block * kBlockRows,
-                       columns_of_d(C, tile.column), tile.batch);
+        epilogue.store(GatedSums<C>{accumulators, p, epilogue.alpha, tile.column, tile.b_batch},
+                       tile.row + first_block * kBlockRows, columns_of_d(C, tile.column), tile.batch);
       } else if constexpr (C.split_k == 1) {
         epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
       } else {

@@ -1,9 +1,11 @@
 // A gate (facts.gate_activation, facts.gate_limit) of columns of sums that stand in turn, eight or more of each, so
-// that a thread has both of a column of D.
+// that a thread has both of a column of D; each with its bias first.
 #pragma once
 
 #include "gemm/activation.cuh"
+#include "gemm/finish.cuh"
 #include "gemm/matmul.cuh"
+#include "gemm/params.cuh"
 #include "spec/gemm.h"
 
 namespace tessera::gemm {
@@ -16,17 +18,32 @@ struct GatedSums {
   static constexpr int kApart = kInterleave / 8;  // groups of eight columns from a gate's to up's
 
   Accumulators<C>& accumulators;
+  const Params& p;
   const float alpha;
+  const int column;  // of the sums: the tile's first
+  const int group;   // whose bias it is
+
+  // Of the column of sums that stands at `of_tile` among the tile's.
+  __device__ __forceinline__ float finished(float sum, int of_tile) const {
+    sum *= alpha;
+    if constexpr (C.facts.bias != Bias::none) {
+      const int of_sums = column + of_tile;
+      if (of_sums < p.n) sum += bias_of<C.facts, c_dtype(C)>(p, group, p.n, of_sums);
+    }
+    return sum;
+  }
 
   __device__ __forceinline__ void operator()(float (&out)[kRegisters], int block, int panel) const {
 #pragma unroll
     for (int i = 0; i < kRegisters / 4; ++i) {
-      const int group = panel * (kRegisters / 4) + i;  // of eight columns of D
-      const int gate = group / kApart * 2 * kApart + group % kApart;
+      const int of_d = panel * (kRegisters / 4) + i;  // groups of eight columns
+      const int gate = of_d / kApart * 2 * kApart + of_d % kApart;
 #pragma unroll
-      for (int v = 0; v < 4; ++v)
-        out[4 * i + v] = gated<C.facts>(accumulators[block][4 * gate + v] * alpha,
-                                        accumulators[block][4 * (gate + kApart) + v] * alpha);
+      for (int v = 0; v < 4; ++v) {
+        const int at = 8 * gate + static_cast<int>(threadIdx.x) % 4 * 2 + v % 2;
+        out[4 * i + v] = gated<C.facts>(finished(accumulators[block][4 * gate + v], at),
+                                        finished(accumulators[block][4 * (gate + kApart) + v], at + kInterleave));
+      }
     }
   }
 };

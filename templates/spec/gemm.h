@@ -322,8 +322,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_gate(const Config& c) {
   if (!is_gated(c)) return {};
   const ProductFacts& f = c.facts;
   if (f.gate == Gate::dual) return {Rule::dual_gate, 1, 0};
-  if (f.c != Addend::none || f.bias != Bias::none || f.activation != Activation::none)
-    return {Rule::gate_and_addend, 1, 0};
+  if (f.c != Addend::none || f.activation != Activation::none) return {Rule::gate_and_addend, 1, 0};
   if (f.interleave < 8 || f.interleave > 128 || (f.interleave & (f.interleave - 1)) != 0)
     return {Rule::interleave_of_gate, f.interleave, 128};
   if (is_swapped(c)) return {Rule::swap_of_gate, 1, 0};

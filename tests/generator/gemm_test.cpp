@@ -402,10 +402,9 @@ TEST_CASE("wgmma products: gates") {
   CHECK(c.tile_n % 128 == 0);
   const Plan gated = plan({{"gate", "interleaved"}, {"interleave", "8"}, {"grouping", "masked"}});
   CHECK(gated.kernel.find("_masked_gated8_") != std::string::npos);
-  CHECK(
-      refusal({{"gate", "interleaved"}, {"c", "matrix"}}) ==
-      "gemm bf16, gate and up by 1: gate interleaved with c, bias or an activation: a gate is all that happens to its "
-      "sums");
+  CHECK(refusal({{"gate", "interleaved"}, {"c", "matrix"}}) ==
+        "gemm bf16, gate and up by 1: gate interleaved with c or an activation: none of them allowed beside it "
+        "(gate_activation is the gate's)");
   CHECK(refusal({{"gate", "interleaved"}, {"interleave", "6"}}) ==
         "gemm bf16, gate and up by 6: interleave 6: a power of two from 8 to 128 needed (a thread has gate and up of a "
         "column)");
