@@ -41,8 +41,9 @@ OperandType operand_type(DType dtype) {
 }
 
 Accumulation product_accumulation(const Gemm& problem) {
-  // tcgen05 and mma.sync sum in fp32 as it is.
-  const bool is_8_bit = problem.dtype == DType::e4m3 || problem.dtype == DType::e5m2;
+  // tcgen05 and mma.sync sum in fp32 as it is; beside 4-bit weights 8 bits are widened to 16.
+  const bool is_8_bit = (problem.dtype == DType::e4m3 || problem.dtype == DType::e5m2) && !problem.b_int4 &&
+                        !(problem.b_format && value_bits(*problem.b_format) == 4);
   const bool is_promoted =
       is_8_bit && has_family(problem.arch, MmaFamily::wgmma) && problem.mma_kind != MmaKind::mma_f16;
   return problem.accumulation.value_or(is_promoted ? Accumulation::promoted : Accumulation::fast);

@@ -123,7 +123,9 @@ struct Rows {
 }  // namespace
 
 WeightFacts weight_facts(OperandType type, int group, ZeroPoints zero_points, DType dtype) {
-  return {{type, is_e2m1(type) ? block_elements(block_format(type)) : group, zero_points == ZeroPoints::given}, dtype};
+  // Beside 8-bit activations, which become bf16, scales of int4 are bf16 too.
+  return {{type, is_e2m1(type) ? block_elements(block_format(type)) : group, zero_points == ZeroPoints::given},
+          dtype_bytes(dtype) == 1 ? DType::bf16 : dtype};
 }
 
 Tensor pack_weights(const WeightRows& rows) {

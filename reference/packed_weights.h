@@ -15,7 +15,7 @@
 
 namespace tessera::reference {
 
-/// What packed weights are of: dtype that of int4's scales.
+/// What packed weights are of: dtype that of int4's scales; of those beside 8-bit activations bf16.
 struct WeightFacts {
   PackedWeights weights{};
   DType dtype = DType::bf16;

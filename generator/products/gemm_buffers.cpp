@@ -203,7 +203,7 @@ bool has_group_tiles(const GemmLaunch& p) {
 
 void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
   const bool is_dual = p.facts.gate == Gate::dual;
-  if (!p.is_gathered) launch.tensor_maps.push_back(matrix_map(matrix_a(p), value_map_type(p.facts.a_type, p.a), p.a));
+  if (p.has_a_map) launch.tensor_maps.push_back(matrix_map(matrix_a(p), value_map_type(p.facts.a_type, p.a), p.a));
   if (p.packed_bytes == 0)
     launch.tensor_maps.push_back(matrix_map(matrix_b(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (is_dual) launch.tensor_maps.push_back(matrix_map(matrix_b2(p), value_map_type(p.facts.b_type, p.b), p.b));

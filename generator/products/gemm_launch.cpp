@@ -115,11 +115,13 @@ void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
   std::vector<std::pair<ProductMatrix, bool>> operands{{matrix_a(p), p.a.is_padded}};
   if (p.packed_bytes == 0) operands.emplace_back(matrix_b(p), p.b.is_padded);
   if (p.facts.gate == Gate::dual) operands.emplace_back(matrix_b2(p), p.b.is_padded);
+  const auto loader = [&](const ProductMatrix& matrix) {
+    return !p.has_a_map && matrix.name == std::string_view("a") ? "cp.async" : "tensor map";
+  };
   for (const auto& [matrix, is_padded] : operands) {
     const int bytes = is_padded ? 32 : 16, unit = 8 * bytes / matrix.bits;
     rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
-         fmt::format("{} must be a multiple of {} ({} bytes, {}): {}", matrix.pitch(), unit, bytes,
-                     p.is_gathered && matrix.name == std::string_view("a") ? "cp.async" : "tensor map",
+         fmt::format("{} must be a multiple of {} ({} bytes, {}): {}", matrix.pitch(), unit, bytes, loader(matrix),
                      fmt::format(fmt::runtime(p.pitch_remedy), matrix.name)));
     if (is_padded)
       rule(matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
@@ -129,7 +131,7 @@ void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
                matrix.pitch(), matrix.name));
     if (matrix.is_one) continue;
     rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
-         fmt::format("{} must be a multiple of {} ({} bytes, tensor map)", matrix.stride_l(), unit, bytes));
+         fmt::format("{} must be a multiple of {} ({} bytes, {})", matrix.stride_l(), unit, bytes, loader(matrix)));
   }
   add_d_rules(p, launch);
   const std::string first = p.is_swapped ? clusters_n(p) : clusters_m(p);
@@ -204,11 +206,15 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
   }
   if (p.facts.d_dtype != DType::s32) from("alpha", ParameterKind::f32, "alpha");
   if (has_c) from("beta", ParameterKind::f32, "beta");
-  if (!p.is_gathered) return;
+  if (p.has_a_map) return;
   pointer("a");
-  pointer("indices");
+  if (p.is_gathered) pointer("indices");
   number("lda", ParameterKind::i64, Expression::parse("lda"));
-  number("a_rows", ParameterKind::i32, Expression::parse("a_rows"));
+  if (p.is_gathered) {
+    number("a_rows", ParameterKind::i32, Expression::parse("a_rows"));
+  } else {
+    number("a_stride_l", ParameterKind::i64, stride_l("a_stride_l"));
+  }
 }
 
 LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::vector<TensorMapRecipe>& maps) {

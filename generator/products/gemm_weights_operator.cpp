@@ -74,6 +74,12 @@ constexpr double kShallow = 1.3;    // a ring of less than three slots for each 
 constexpr double kReloaded = 1.03;  // activations, for each tile
 double direct_block_microseconds(int tile_m) { return tile_m <= 8 ? 0.142 : tile_m <= 16 ? 0.16 : 0.215; }
 
+// 8-bit activations: what a warp takes to widen four of its rows, counted from its instructions, not timed.
+constexpr double kWidenedRowsCycles = 80;
+double widened_rows_cycles(const Config& c) {
+  return gemm_weights::is_widened(c) ? kWidenedRowsCycles * c.tile_m / gemm_weights::gather_warps(c) / 4 : 0;
+}
+
 double hint(Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); }
 
 struct Rows {
@@ -101,9 +107,10 @@ Cost direct_cost_of(const Config& c, const Gemm& p) {
   const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
   const double l2 = (weights + activations) / kL2Bytes;
   const double widen = blocks * direct_block_microseconds(c.tile_m) * 1e3 * kHopper.clock_ghz;
-  const double step = std::max({memory, l2, widen}) * (is_resident                                ? 1
-                                                       : c.stages < 3 * gemm_weights::k_groups(c) ? kShallow
-                                                                                                  : kReloaded);
+  const double rows = is_resident ? 0 : widened_rows_cycles(c);
+  const double step = std::max({memory, l2, widen, rows}) * (is_resident                                ? 1
+                                                             : c.stages < 3 * gemm_weights::k_groups(c) ? kShallow
+                                                                                                        : kReloaded);
   Cost cost;
   cost.bound = widen < step ? "memory" : "the widening of the weights";
   double item = kDirectItemMicroseconds + kDirectGroupMicroseconds * gemm_weights::k_groups(c);
@@ -148,7 +155,7 @@ Cost cost_of(const Config& c, const Gemm& p) {
   const double load = kLoadCycles + kCopyCycles * (blocks + 2 * rows / box);
   // Four warpgroups with a block of 64 rows each hide the rest behind each other.
   const bool is_hidden = c.tile_m <= kMostSplitRows && !gemm_weights::has_few_rows(c) && blocks == 4;
-  double step = std::max({memory, l2, widen, multiply, latency, load});
+  double step = std::max({memory, l2, widen, multiply, latency, load, widened_rows_cycles(c)});
   if (!is_hidden) step += 0.15 * std::min(widen, multiply);
   if (c.stages < 3) step *= kTwoStages;
   if (c.tile_m <= kMostSplitRows && !is_hidden) step += kLoadShown * load;
@@ -299,7 +306,7 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::gather_without_groups:
       return "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)";
     case Rule::activation_type:
-      return fmt::format("a is {}: must be bf16 or f16 beside 4-bit weights", to_word(config.facts.a_type));
+      return fmt::format("a is {}: must be bf16, f16, e4m3 or e5m2 beside 4-bit weights", to_word(config.facts.a_type));
     case Rule::exponents_of_f16:
       return "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4";
     case Rule::output_type:
@@ -398,10 +405,12 @@ GemmLaunch launch_of(const Config& c) {
           .a = {.box = extents_of(gemm_weights::a_box(c))},
           .d = {.box = extents_of(gemm::d_box(epilogue)), .swizzle = tensor_map_swizzle(gemm::d_swizzle(epilogue))},
           .has_d_map = gemm_weights::has_d_map(c),
+          .has_tensor_scales = gemm_weights::is_widened(c),
           .is_gathered = gemm_weights::is_gathered(c),
+          .has_a_map = !gemm_weights::copies_rows(c),
           .packed_bytes = weight_block_bytes(gemm_weights::weights(c)),
           .packed_group = gemm_weights::weights(c).group,
-          .has_scale_b = c.facts.b_type == OperandType::nvfp4,
+          .has_scale_b = c.facts.b_type == OperandType::nvfp4 && !gemm_weights::is_widened(c),
           .pitch_remedy = "pad the rows of {}, which need not be dense"};
 }
 
@@ -419,8 +428,11 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   };
   const bool is_gathered = gemm_weights::is_gathered(config);
   plan.operands = {
-      is_gathered ? plain_operand("a", to_word(facts.a_type), "A, rows by a list")
-                  : mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
+      gemm_weights::is_widened(config)
+          ? plain_operand("a", to_word(facts.a_type),
+                          is_gathered ? "A, rows by a list, widened to bf16" : "A, rows widened to bf16")
+      : is_gathered ? plain_operand("a", to_word(facts.a_type), "A, rows by a list")
+                    : mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
       plain_operand("b", to_word(facts.b_type),
                     gemm_weights::is_direct(config) ? "weights and scales, packed: loaded to registers"
                                                     : "weights and scales, packed: by bulk copies, to registers"),
@@ -439,7 +451,9 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   add_groups_operand(facts, plan.operands);
   if (is_gathered) plan.operands.push_back(plain_operand("indices", "s32", "row of a that each row has"));
   add_addend_operands(launch, plan.operands);
-  if (launch.has_scale_b) plan.operands.push_back(plain_operand("scale_b", "f32", "factor of alpha if not null"));
+  if (launch.has_tensor_scales) plan.operands.push_back(plain_operand("scale_a", "f32", "factor of alpha if not null"));
+  if (launch.has_scale_b || launch.has_tensor_scales)
+    plan.operands.push_back(plain_operand("scale_b", "f32", "factor of alpha if not null"));
 }
 
 std::string GemmWeightsOperator::launch_bounds() { return "tessera::gemm_weights::num_threads(kConfig), 1"; }
@@ -447,22 +461,22 @@ std::string GemmWeightsOperator::launch_bounds() { return "tessera::gemm_weights
 std::string GemmWeightsOperator::call(const Config& config) {
   const bool has_c = config.facts.c == Addend::matrix;
   // Nobody looks at the map that is given in place of another.
-  const char* const no_map = !gemm_weights::is_gathered(config) ? "a"
-                             : gemm_weights::has_d_map(config)  ? "d"
-                                                                : "tessera::gemm_weights::kNoMap";
+  const bool has_a_map = !gemm_weights::copies_rows(config), is_widened = gemm_weights::is_widened(config);
+  const char* const no_map = has_a_map ? "a" : gemm_weights::has_d_map(config) ? "d" : "tessera::gemm_weights::kNoMap";
+  const char* const groups = gemm_weights::is_grouped(config) ? ", static_cast<const int*>(groups)"
+                             : has_a_map                      ? ""
+                                                              : ", nullptr";
+  const char* const rows = has_a_map                           ? ""
+                           : gemm_weights::is_gathered(config) ? ", a, static_cast<const int*>(indices), lda, a_rows"
+                                                               : ", a, nullptr, lda, 0, a_stride_l";
   return fmt::format(
-      "tessera::gemm_weights::{}<kConfig>(\n      {{{}, {}, b, d_pointer, {}, {}, {}, m, n, k, l, ldd, d_stride_l, "
-      "{}, "
-      "alpha, {}{}}})",
-      gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", !gemm_weights::is_gathered(config) ? "a" : no_map,
+      "tessera::gemm_weights::{}<kConfig>(\n      {{{}, {}, b, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, "
+      "d_stride_l, {}, alpha, {}{}{}}})",
+      gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", no_map,
       gemm_weights::has_d_map(config) ? "d" : no_map, has_c ? "c" : "nullptr",
-      config.facts.bias != Bias::none ? "bias" : "nullptr",
-      config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr", has_c ? "ldc, c_stride_l" : "0, 0",
-      has_c ? "beta" : "0.0f",
-      gemm_weights::is_gathered(config)
-          ? ", static_cast<const int*>(groups), a, static_cast<const int*>(indices), lda, a_rows"
-      : gemm_weights::is_grouped(config) ? ", static_cast<const int*>(groups)"
-                                         : "");
+      config.facts.bias != Bias::none ? "bias" : "nullptr", is_widened ? "scale_a" : "nullptr",
+      is_widened || config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr",
+      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f", groups, rows);
 }
 
 std::vector<SourceFile> GemmWeightsOperator::generated_headers(const Config& config) {

@@ -126,8 +126,7 @@ struct Consumer {
 
   // For the epilogue N is M: D leaves transposed.
   __device__ __forceinline__ gemm::Params epilogue_params() const {
-    float alpha = p.alpha * static_cast<float>(1ull << packed_exponent(C.facts.b_type));
-    if (C.facts.b_type == OperandType::nvfp4 && p.scale_b != nullptr) alpha *= *p.scale_b;
+    const float alpha = factor_of<C>(p);
     return {p.d, p.d, p.d, p.d_pointer, p.c,   p.bias,       nullptr, nullptr,      {},    {},
             p.n, p.m, p.k, p.l,         p.ldd, p.d_stride_l, p.ldc,   p.c_stride_l, alpha, p.beta};
   }

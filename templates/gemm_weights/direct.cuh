@@ -251,8 +251,7 @@ struct DirectConsumer {
 
   // For the epilogue N is M: D leaves transposed. Of the 16 columns that begin at `column`.
   __device__ __forceinline__ void store(const float (&sums)[kOctets][4], int column, const Tile& tile) const {
-    float alpha = p.alpha * static_cast<float>(1ull << packed_exponent(C.facts.b_type));
-    if (C.facts.b_type == OperandType::nvfp4 && p.scale_b != nullptr) alpha *= *p.scale_b;
+    const float alpha = factor_of<C>(p);
     const gemm::Params params{p.d,     p.d,          p.d,   p.d_pointer,  p.c,          p.bias, nullptr,
                               nullptr, {},           {},    p.n,          tile.row_end, p.k,    p.l,
                               p.ldd,   p.d_stride_l, p.ldc, p.c_stride_l, alpha,        p.beta};

@@ -1,10 +1,13 @@
-// Rows of A by a list: warps copy those of each step into the ring, where without a list TMA would; sixteen lanes the
-// 256 bytes of a row, in units of 16, to where the swizzle has them. What lies behind K comes as zeros, and so do rows
-// that the list leaves out. More: gemm/gather.cuh.
+// Rows of A by a list, or of 8 bits: warps copy those of each step into the ring, where otherwise TMA would; lanes the
+// 256 bytes of a row, of 8 bits 128, in units of 16, to where the swizzle has them. What lies behind K comes as zeros,
+// and so do rows that the list leaves out. More: gemm/gather.cuh.
 //
 // With wgmma two warps share the rows, and fence what they wrote, since the matrix instruction reads through another
 // proxy. With mma.f16 the warp that loads activations copies them, and its copies arrive at the slot's barrier by
 // themselves.
+//
+// A unit of 8-bit numbers lands on the first of the two that they take as bf16. The lane that copied it reads it back
+// once it is there, and writes both: nobody else has to be waited for, and copies of later steps stay on their way.
 #pragma once
 
 #include "common/ring.cuh"
@@ -13,80 +16,118 @@
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/narrow.cuh"
+#include "ptx/shared_words.cuh"
 #include "spec/gemm_weights.h"
 
 namespace tessera::gemm_weights {
+
+// Two numbers of 8 bits, exactly.
+template <Config C>
+__device__ __forceinline__ unsigned widen_pair(unsigned pair) {
+  const unsigned halves =
+      C.facts.a_type == OperandType::e4m3 ? ptx::cvt_f16x2_e4m3x2(pair) : ptx::cvt_f16x2_e5m2x2(pair);
+  return ptx::cvt_pack<DType::bf16>(ptx::f32_of_low_f16(halves), ptx::f32_of_high_f16(halves));
+}
 
 // Of a warp: its rows of the tile.
 template <Config C>
 struct ListedRows {
   static constexpr int kRows = C.tile_m / gather_warps(C);
-  static constexpr int kLists = (kRows + 31) / 32;
-  static constexpr int kUnit = 16, kUnitsOfRow = kWeightDepth * 2 / kUnit, kUnitsOfPanel = kPanelBytes / kUnit;
+  static constexpr int kLists = (kRows + 31) / 32, kOfList = kRows < 32 ? kRows : 32;
+  static constexpr int kBytes = is_widened(C) ? 1 : 2;  // of a number in memory
+  static constexpr int kUnit = 16, kUnitsOfRow = kWeightDepth * kBytes / kUnit, kUnitsOfPanel = kPanelBytes / kUnit;
   static constexpr int kAtOnce = 32 / kUnitsOfRow;  // rows that its lanes copy 16 bytes each of
 
   const Params& p;
-  const int first;      // row of the tile
+  const int first;  // row of the tile
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   int of_lane[kLists];  // the row of A that rows lane, lane + 32, ... from `first` on have; -1: zeros
   int count = 0;        // rows of the group
+  const char* matrix = nullptr;
 
   __device__ __forceinline__ ListedRows(const Params& params, int first_row) : p(params), first(first_row) {}
 
   __device__ __forceinline__ void read(const Tile& tile) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
     count = tile.row_end - tile.row - first;
+    matrix = static_cast<const char*>(p.a_pointer) + (is_gathered(C) ? 0 : tile.batch * p.a_stride_l * kBytes);
 #pragma unroll
     for (int i = 0; i < kLists; ++i) {
-      const int row = 32 * i + lane;
-      of_lane[i] = row < count ? p.indices[static_cast<long long>(tile.batch) * p.m + tile.row + first + row] : -1;
-      if (of_lane[i] >= p.a_rows) of_lane[i] = -1;
+      const int row = 32 * i + lane, of_matrix = tile.row + first + row;
+      of_lane[i] = row < count ? of_matrix : -1;
+      if constexpr (is_gathered(C)) {
+        if (row < count) of_lane[i] = p.indices[static_cast<long long>(tile.batch) * p.m + of_matrix];
+        if (of_lane[i] >= p.a_rows) of_lane[i] = -1;
+      }
     }
+  }
+  // Where this lane's unit of a row lands: behind the panel's first row.
+  __device__ __forceinline__ unsigned place(int of_tile) const {
+    const int unit = lane % kUnitsOfRow * (2 / kBytes);  // the swizzle repeats after eight rows
+    return unit / kUnitsOfPanel * panel_bytes(C) + of_tile * kPanelBytes + (unit % kUnitsOfPanel ^ of_tile % 8) * kUnit;
   }
   // The first `rows` of them, of a step, into the slot at `slot`.
   __device__ __forceinline__ void copy(unsigned slot, int step, int rows) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, in_pair = lane / kUnitsOfRow, unit = lane % kUnitsOfRow;
-    const long long at = static_cast<long long>(step) * kWeightDepth * 2 + unit * kUnit;
-    const int bytes = static_cast<int>(min(max(p.k * 2ll - at, 0ll), static_cast<long long>(kUnit)));
-    const unsigned to = slot + unit / kUnitsOfPanel * panel_bytes(C);
+    const int of_lanes = lane / kUnitsOfRow;
+    const long long at = static_cast<long long>(step) * kWeightDepth * kBytes + lane % kUnitsOfRow * kUnit;
+    const int bytes = static_cast<int>(min(max(static_cast<long long>(p.k) * kBytes - at, 0ll), kUnit + 0ll));
     // Not unrolled: addresses of many copies would take more registers than the warp has.
 #pragma unroll
     for (int list = 0; list < kLists; ++list) {
-      constexpr int kOfList = kRows < 32 ? kRows : 32;
       const int end = min(min(kRows - list * 32, kOfList), rows - list * 32);
 #pragma unroll 1
       for (int i = 0; i < end; i += kAtOnce) {
-        const int listed = __shfl_sync(0xffffffff, of_lane[list], i + in_pair);
+        const int listed = __shfl_sync(0xffffffff, of_lane[list], i + of_lanes);
         const bool is_read = listed >= 0 && bytes > 0;
-        const char* const from = static_cast<const char*>(p.a_pointer) + (is_read ? listed * p.lda * 2 + at : 0);
-        const int of_tile = first + list * 32 + i + in_pair;  // the swizzle repeats after eight
-        ptx::cp_async_16(to + of_tile * kPanelBytes + (unit % kUnitsOfPanel ^ of_tile % 8) * kUnit, from,
-                         is_read ? bytes : 0);
+        const char* const from = matrix + (is_read ? listed * p.lda * kBytes + at : 0);
+        ptx::cp_async_16(slot + place(first + list * 32 + i + of_lanes), from, is_read ? bytes : 0);
       }
+    }
+  }
+  // All of them, which lie in the slot as they came.
+  __device__ __forceinline__ void widen(unsigned slot) const {
+#pragma unroll 1
+    for (int i = 0; i < kRows; i += kAtOnce) {
+      const unsigned to = slot + place(first + i + lane / kUnitsOfRow);
+      const ptx::Words4 v = ptx::ld_shared_v4(to);
+      ptx::st_shared_v4(to, {widen_pair<C>(v.x & 0xffff), widen_pair<C>(v.x >> 16), widen_pair<C>(v.y & 0xffff),
+                             widen_pair<C>(v.y >> 16)});
+      ptx::st_shared_v4(to ^ kUnit, {widen_pair<C>(v.z & 0xffff), widen_pair<C>(v.z >> 16), widen_pair<C>(v.w & 0xffff),
+                                     widen_pair<C>(v.w >> 16)});
     }
   }
 };
 
-// wgmma: one of two warps.
+// wgmma: one of two warps. 8 bits: with mma.f16 too, the one that loads.
 template <Config C>
 struct RowGatherer {
   static constexpr Barriers kBarriers = barriers(C);
   static constexpr int kAhead = C.stages > 5 ? 4 : C.stages > 2 ? C.stages - 2 : 1;  // steps on their way
+  static constexpr int kFirstWarp = is_direct(C) ? 0 : kFirstGatherWarp;
 
   const Params& p;
   const unsigned smem;
   Schedule<C, true> schedule{p};
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  ListedRows<C> rows{p, (static_cast<int>(threadIdx.x) / 32 - kFirstGatherWarp) * ListedRows<C>::kRows};
+  ListedRows<C> rows{p, (static_cast<int>(threadIdx.x) / 32 - kFirstWarp) * ListedRows<C>::kRows};
   common::RingPosition<C.stages> ring{0, 0};
-  int pending = 0;       // slots before the ring's whose copies nobody has spoken of
-  unsigned written = 0;  // slots, a bit each: their first contents are the whole tile
+  int pending = 0;                 // slots before the ring's whose copies nobody has spoken of
+  unsigned long long written = 0;  // slots, a bit each: their first contents are the whole tile
+  unsigned long long copied = 0;   // 8 bits: slots whose rows are to be widened
 
+  __device__ __forceinline__ unsigned slot_of(int slot) const {
+    return smem + smem_layout(C).a.offset + slot * a_slot_bytes(C);
+  }
   // Of the oldest, whose copies are there.
   __device__ __forceinline__ void arrive() {
-    const int slot = ring.slot - pending;
-    ptx::fence_proxy_async_shared();
+    const int before = ring.slot - pending, slot = before < 0 ? before + C.stages : before;
+    if constexpr (is_widened(C)) {
+      if ((copied >> slot & 1) != 0) rows.widen(slot_of(slot));
+      copied &= ~(1ull << slot);
+    }
+    if constexpr (!is_direct(C)) ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(common::barrier_at<kBarriers.full>(smem, slot < 0 ? slot + C.stages : slot));
+    if (lane == 0) ptx::mbarrier_arrive(common::barrier_at<kBarriers.full>(smem, slot));
     --pending;
   }
   __device__ __forceinline__ void drain() {
@@ -108,10 +149,11 @@ struct RowGatherer {
         if (pending > 0 && !__all_sync(0xffffffff, ptx::mbarrier_test_wait_parity(empty, ring.parity ^ 1))) drain();
         ptx::mbarrier_wait_parity(empty, ring.parity ^ 1);
         // Steps behind the part's last are multiplied by nobody.
-        if (step < schedule.k_end)
-          rows.copy(smem + smem_layout(C).a.offset + ring.slot * a_slot_bytes(C), step,
-                    (written >> ring.slot & 1) != 0 ? rows.count : ListedRows<C>::kRows);
-        if (step < schedule.k_end) written |= 1u << ring.slot;
+        if (step < schedule.k_end) {
+          rows.copy(slot_of(ring.slot), step, (written >> ring.slot & 1) != 0 ? rows.count : ListedRows<C>::kRows);
+          written |= 1ull << ring.slot;
+          copied |= 1ull << ring.slot;
+        }
         ptx::cp_async_commit_group();
         ring.advance();
         if (++pending > kAhead) {
@@ -119,6 +161,7 @@ struct RowGatherer {
           arrive();
         }
       }
+      if (schedule.is_resident()) break;
     }
     drain();
   }

@@ -18,5 +18,5 @@ extern "C" __global__ void __launch_bounds__(tessera::gemm_weights::num_threads(
                          void* d_pointer, int m, int n, int k, int l, long long ldd, long long d_stride_l,
                          float alpha) {
   tessera::gemm_weights::kernel<kConfig>(
-      {a, d, b, d_pointer, nullptr, nullptr, nullptr, m, n, k, l, ldd, d_stride_l, 0, 0, alpha, 0.0f});
+      {a, d, b, d_pointer, nullptr, nullptr, nullptr, nullptr, m, n, k, l, ldd, d_stride_l, 0, 0, alpha, 0.0f});
 }

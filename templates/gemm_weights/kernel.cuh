@@ -30,7 +30,7 @@ namespace tessera::gemm_weights {
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
-  constexpr int kLoaders = 1 + (is_gathered(C) ? gather_warps(C) : 0);
+  constexpr int kLoaders = 1 + (copies_rows(C) ? gather_warps(C) : 0);
   common::init_ring<C.stages>(smem + kOffsets.full[0], kLoaders, 4 * consumer_warpgroups(C) / k_groups(C));
   if constexpr (parts(C) > 1) {
 #pragma unroll
@@ -75,7 +75,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   const bool is_producer = threadIdx.x < 32 && ptx::elect_sync();
   Producer<C> producer{params, smem};
   if (is_producer) {
-    if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.a);
+    if constexpr (!copies_rows(C)) ptx::prefetch_tensormap(params.a);
     init_barriers<C>(smem);
   }
   if (is_grouped(C) && threadIdx.x < 32) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
       while (producer.load_slot()) {
       }
     }
-    if constexpr (is_gathered(C)) {
+    if constexpr (copies_rows(C)) {
       if (threadIdx.x / 32 >= kFirstGatherWarp) {
         ptx::griddepcontrol_wait();
         RowGatherer<C>{params, smem}.run();
@@ -122,7 +122,7 @@ __device__ __forceinline__ void init_direct_barriers(unsigned smem) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int i = lane; i < C.stages; i += 32) {
     const unsigned full = common::barrier_at<kOffsets.full>(smem, i);
-    ptx::mbarrier_init(full, is_gathered(C) ? 32 : 1);
+    ptx::mbarrier_init(full, is_gathered(C) && !is_widened(C) ? 32 : 1);
     ptx::mbarrier_init(common::empty_behind<C.stages>(full), blocks_of_tile(C));
   }
   if constexpr (parts(C) > 1) {
@@ -143,11 +143,15 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
   const unsigned smem = ptx::shared_address(shared_memory);
   if (threadIdx.x < 32) {
     const bool is_producer = ptx::elect_sync();
-    if constexpr (is_gathered(C)) {
+    if constexpr (copies_rows(C)) {
       init_direct_barriers<C>(smem);
       meet_loading<C>();
       ptx::griddepcontrol_wait();
-      GatherProducer<C>{params, smem}.run();
+      if constexpr (is_widened(C)) {
+        RowGatherer<C>{params, smem}.run();
+      } else {
+        GatherProducer<C>{params, smem}.run();
+      }
       return;
     }
     if (is_producer) ptx::prefetch_tensormap(params.a);

@@ -12,6 +12,7 @@ struct Params {
   void* d_pointer;
   const void* c;         // facts.c only
   const void* bias;      // facts.bias only
+  const float* scale_a;  // 8-bit A only; may be null
   const float* scale_b;  // may be null
   int m;
   int n;
@@ -24,10 +25,11 @@ struct Params {
   float alpha;
   float beta;
   const int* groups = nullptr;      // facts.grouping only: offsets [l + 1], or rows [l]
-  const void* a_pointer = nullptr;  // facts.gather only, from here on
-  const int* indices = nullptr;     // [m], or of masked groups [l, m]
+  const void* a_pointer = nullptr;  // rows of A that warps copy, from here on
+  const int* indices = nullptr;     // facts.gather only: [m], or of masked groups [l, m]
   long long lda = 0;
-  int a_rows = 0;
+  int a_rows = 0;            // facts.gather only
+  long long a_stride_l = 0;  // without it
 };
 
 // For a kernel that has no map of one of them.

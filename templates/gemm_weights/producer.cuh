@@ -83,9 +83,9 @@ struct Producer {
   __device__ __forceinline__ void load(unsigned full) {
     const int count = (written >> ring.slot & 1) != 0 ? boxes : C.tile_m / kBoxRows;
     written |= 1ull << ring.slot;
-    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + (is_gathered(C) ? 0 : count * kPanels * kBoxBytes));
+    ptx::mbarrier_arrive_expect_tx(full, b_slot_bytes(C) + (copies_rows(C) ? 0 : count * kPanels * kBoxBytes));
     if constexpr (!is_direct(C)) load_weights(full);
-    if constexpr (is_gathered(C)) return;
+    if constexpr (copies_rows(C)) return;
     const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
 #pragma unroll
     for (int i = 0; i < C.tile_m / kBoxRows; ++i) {

@@ -2,9 +2,12 @@
 //
 //   d[i, m, n] = activation(alpha * scale_b * sum_k a[i, m, k] * w[i, n, k] + beta * c[i, m, n] + bias[n])
 //
-// A is [l, m, k], K-major, bf16 or f16; W the weights, packed (spec/packed_weights.h): e2m1 with a scale for 16 or 32
-// of k, which times its scale is a number of A's type, exactly; or int4 less its zero point, times a scale of A's type,
-// rounded to that once. D, C and bias are bf16, f16 or f32. Sums are fp32.
+// A is [l, m, k], K-major, bf16, f16, e4m3 or e5m2; W the weights, packed (spec/packed_weights.h): e2m1 with a scale
+// for 16 or 32 of k, which times its scale is a number of A's type, exactly; or int4 less its zero point, times a scale
+// of A's type, rounded to that once. D, C and bias are bf16, f16 or f32. Sums are fp32.
+//
+// An A of 8 bits is widened to bf16, which holds each of its numbers; what is said of A's type is then bf16's. alpha is
+// multiplied by scale_a too, and scale_b goes with every type of weights.
 //
 // With a gate the rows of weights are eight of the gate and as many of up in turn, and D, of n / 2 columns, is
 // activation(gate) * up of both with their bias (gemm/activation.cuh): a thread has the sums of both.
@@ -21,22 +24,24 @@
 // CTA of rank i % split_k.
 //
 // Groups of rows (facts.grouping) have weights each, and rows of A by a list (facts.gather), as spec/gemm.h has them;
-// rows are copied by warps then, two of wgmma's, or with mma.f16 the one that loads.
+// rows are copied by warps then, two of wgmma's, or with mma.f16 the one that loads. Rows of 8 bits always are, and the
+// same warps widen them in the ring.
 //
 // That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight warps has a block of 64
 // columns and a ring of its own for that block's weights, and multiplies by mma.sync, which takes the weights as wgmma
 // does. Warps beyond the tile's blocks share k. Where all activations of a part of k fit into the ring they are loaded
 // once, for all tiles. The warps that have parts of a block's sums share adding them up.
 //
-// Tensor maps: rank 3, zero fill: a (without a list) dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16 bits dims
-// {n, m, l}, as spec/gemm.h has it with swap_ab.
+// Tensor maps: rank 3, zero fill: a (16 bits, without a list) dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16
+// bits dims {n, m, l}, as spec/gemm.h has it with swap_ab.
 //
-// Entry parameters, in this order: const __grid_constant__ TensorMap a (without a list), d (16 bits only); b;
-// d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_b (nvfp4 only; may be null:
-// 1); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l (facts.c only); float alpha; float beta (c);
-// a, int* indices, long long lda, int a_rows (gather). Launch: clusters of split_k CTAs along x, as many as the device
-// holds at once or one for each tile; block num_threads(); dynamic shared memory smem_layout().total_bytes;
-// programmatic stream serialization.
+// Entry parameters, in this order: const __grid_constant__ TensorMap a (where there is one), d (16 bits only); b;
+// d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a (8-bit A; may be null:
+// 1); float* scale_b (nvfp4 or 8-bit A; likewise); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l
+// (facts.c only); float alpha; float beta (c); a, int* indices, long long lda, int a_rows (gather), or a, long long
+// lda, a_stride_l (other 8-bit A). Launch: clusters of split_k CTAs along x, as many as the device holds at once or one
+// for each tile; block num_threads(); dynamic shared memory smem_layout().total_bytes; programmatic stream
+// serialization.
 #pragma once
 
 #include "spec/gemm.h"
@@ -111,14 +116,21 @@ TESSERA_HD constexpr PackedWeights weights(const Config& c) {
   return {c.facts.b_type, is_e2m1(c.facts.b_type) ? block_elements(block_format(c.facts.b_type)) : c.b_group,
           c.zero_points == ZeroPoints::given};
 }
-TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(c.facts.a_type); }
+TESSERA_HD constexpr bool is_widened(const Config& c) {
+  return c.facts.a_type == OperandType::e4m3 || c.facts.a_type == OperandType::e5m2;
+}
+// As it is multiplied.
+TESSERA_HD constexpr DType a_dtype(const Config& c) {
+  return is_widened(c) ? DType::bf16 : element_type(c.facts.a_type);
+}
 TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
 TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
 // Weights from memory to registers, and mma.sync.
 TESSERA_HD constexpr bool is_direct(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
 TESSERA_HD constexpr bool is_gated(const Config& c) { return c.facts.gate != Gate::none; }
-// That copy rows by a list.
+// Whether warps copy rows of A, not TMA; and how many.
+TESSERA_HD constexpr bool copies_rows(const Config& c) { return is_gathered(c) || is_widened(c); }
 TESSERA_HD constexpr int gather_warps(const Config& c) { return is_direct(c) ? 1 : 2; }
 // Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
 TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
@@ -170,7 +182,8 @@ TESSERA_HD constexpr int b_slot_bytes(const Config& c) {
 TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
   gemm::Config e;
   e.facts = c.facts;
-  e.facts.b_type = c.facts.a_type;
+  e.facts.a_type = is_widened(c) ? OperandType::bf16 : c.facts.a_type;
+  e.facts.b_type = e.facts.a_type;
   e.facts.gate = Gate::none;  // gated sums leave from registers
   e.tile_m = blocks(c) == 2 ? 256 : 128;
   e.tile_n = c.tile_m;
@@ -258,7 +271,7 @@ inline constexpr int kRegistersBesideAccumulators = 72;
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const ProductFacts& f = c.facts;
-  if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16)
+  if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16 && !is_widened(c))
     return {Rule::activation_type, operand_bits(f.a_type), 16};
   if (f.d_format != OutputFormat::plain || f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none ||
       f.a_layout != Layout::k_major || f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
@@ -320,13 +333,13 @@ TESSERA_HD constexpr int most_stages(Config c) {
   return c.stages;
 }
 
-TESSERA_HD constexpr int roles(const Config& c) { return is_direct(c) ? 2 : is_gathered(c) ? 4 : 3; }
+TESSERA_HD constexpr int roles(const Config& c) { return is_direct(c) ? 2 : copies_rows(c) ? 4 : 3; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   if (index == 0) return {"load", 0, 1, budget.producer};
   if (is_direct(c)) return {"consumer", 1, 4 * consumer_warpgroups(c), budget.consumer};
-  if (index == 1) return {"idle", 1, is_gathered(c) ? 1 : 3, budget.producer};
-  if (is_gathered(c) && index == 2) return {"gather", kFirstGatherWarp, gather_warps(c), budget.producer};
+  if (index == 1) return {"idle", 1, copies_rows(c) ? 1 : 3, budget.producer};
+  if (copies_rows(c) && index == 2) return {"gather", kFirstGatherWarp, gather_warps(c), budget.producer};
   return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
 }
 

@@ -138,7 +138,11 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
     CAPTURE(found);
     CHECK(found.ends_with(text));
   };
-  ends({{"dtype", "e4m3"}}, "a is e4m3: must be bf16 or f16 beside 4-bit weights");
+  ends({{"dtype", "s8"}}, "a is s8: must be bf16, f16, e4m3 or e5m2 beside 4-bit weights");
+  ends({{"dtype", "e4m3"}, {"accumulation", "promoted"}},
+       "4-bit weights have kernels for a and b with contiguous k, without scale blocks, promoted sums and a "
+       "block-scaled "
+       "d");
   ends({{"dtype", "f16"}}, "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4");
   ends({{"d_dtype", "e4m3"}}, "d is e4m3: must be f32, bf16 or f16 beside 4-bit weights");
   ends({{"a_layout", "mn"}},
