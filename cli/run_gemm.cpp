@@ -118,13 +118,20 @@ class RunGemm final : public RunOperator {
       reference::Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
       if (buffer.name == "scale_a" || buffer.name == "scale_b") {
         tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
-      } else if (buffer.name == "b" && has_packed_weights(plan)) {
+      } else if (has_packed_weights(plan) && is_of_weights(buffer.name)) {
         const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
         const reference::Fill fill = flags.inputs == "integer"    ? reference::Fill::integer
                                      : flags.inputs == "standard" ? reference::Fill::standard
                                                                   : reference::Fill::normal;
-        tensor = reference::random_packed_weights(weights_of(plan), size("l"), size("n"), size("k"), fill,
-                                                  static_cast<std::uint64_t>(flags.seed), stream);
+        const auto seed = static_cast<std::uint64_t>(flags.seed);
+        if (is_plain(plan)) {
+          reference::WeightTensors rows =
+              reference::random_weight_rows(weights_of(plan), size("l"), size("n"), size("k"), fill, seed, 0);
+          tensor = std::move(buffer.name == "b" ? rows.values : buffer.name == "sfb" ? rows.scales : rows.zeros);
+        } else {
+          tensor =
+              reference::random_packed_weights(weights_of(plan), size("l"), size("n"), size("k"), fill, seed, stream);
+        }
       } else if (buffer.name == "sfa" || buffer.name == "sfb") {
         fill_factors(tensor, flags, stream);
       } else if (buffer.name == "indices") {
@@ -168,8 +175,7 @@ class RunGemm final : public RunOperator {
     check.jobs = jobs;
     reference::Tensor weights;
     if (has_packed_weights(plan)) {
-      weights = reference::decode_packed_weights(weights_of(plan), inputs.at("b").view(), flags.sizes.at("n"),
-                                                 flags.sizes.at("k"));
+      weights = decoded_weights(plan, inputs, flags);
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
       check.k_groups =
@@ -200,6 +206,20 @@ class RunGemm final : public RunOperator {
   static reference::WeightFacts weights_of(const Plan& plan) {
     const Gemm& facts = plan.problem.as<Gemm>();
     return reference::weight_facts(product_facts(facts).b_type, facts.b_group, facts.zero_points, facts.dtype);
+  }
+
+  static bool is_plain(const Plan& plan) { return plan.problem.as<Gemm>().scale_form == ScaleForm::plain; }
+  static bool is_of_weights(std::string_view buffer) { return buffer == "b" || buffer == "sfb" || buffer == "zeros"; }
+  static reference::Tensor decoded_weights(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
+                                           const RunFlags& flags) {
+    const std::int64_t n = flags.sizes.at("n"), k = flags.sizes.at("k");
+    if (!is_plain(plan)) return reference::decode_packed_weights(weights_of(plan), inputs.at("b").view(), n, k);
+    reference::WeightRows rows{weights_of(plan), inputs.at("b").bytes, inputs.at("sfb").bytes};
+    if (const auto found = inputs.find("zeros"); found != inputs.end()) rows.zeros = found->second.bytes;
+    rows.l = flags.sizes.at("l");
+    rows.n = n;
+    rows.k = k;
+    return reference::decode_weight_rows(rows);
   }
 
   /// Whether an operand's values are two a byte.

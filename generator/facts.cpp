@@ -23,12 +23,12 @@ OperandType b_type(const Gemm& problem) {
 }
 
 constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
-    {"a", ProductOperand::a},      {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
-    {"b", ProductOperand::b},      {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
-    {"b2", ProductOperand::b},     {"sfb2", ProductOperand::b},    {"scale_b2", ProductOperand::b},
-    {"c", ProductOperand::c},      {"bias", ProductOperand::c},    {"d", ProductOperand::d},
-    {"sfd", ProductOperand::d},    {"scale_d", ProductOperand::d}, {"groups", ProductOperand::groups},
-    {"indices", ProductOperand::a}};
+    {"a", ProductOperand::a},       {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
+    {"b", ProductOperand::b},       {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
+    {"b2", ProductOperand::b},      {"sfb2", ProductOperand::b},    {"scale_b2", ProductOperand::b},
+    {"c", ProductOperand::c},       {"bias", ProductOperand::c},    {"d", ProductOperand::d},
+    {"sfd", ProductOperand::d},     {"scale_d", ProductOperand::d}, {"groups", ProductOperand::groups},
+    {"indices", ProductOperand::a}, {"zeros", ProductOperand::b}};
 
 }  // namespace
 

@@ -154,26 +154,38 @@ Tensor pack_weights(const WeightRows& rows) {
   return packed;
 }
 
+WeightTensors random_weight_rows(const WeightFacts& facts, std::int64_t l, std::int64_t n, std::int64_t k, Fill fill,
+                                 std::uint64_t seed, std::uint64_t stream) {
+  const PackedWeights& w = facts.weights;
+  const std::int64_t groups = k / w.group;
+  if (w.type != OperandType::int4) {
+    WeightTensors rows{random_operand(w.type, l, n, k, fill, seed, stream), Tensor(DType::u8, {l, n, groups}),
+                       Tensor(DType::u8, {0})};
+    const Tensor in_tiles = random_operand_scales(w.type, l, n, k, fill, seed, stream + 1000);
+    for (std::int64_t i = 0; i < rows.scales.elements(); ++i)
+      rows.scales.bytes[static_cast<std::size_t>(i)] = in_tiles.bytes[static_cast<std::size_t>(
+          scale_offset(ScaleForm::tile, n, groups, i / groups / n, i / groups % n, i % groups))];
+    return rows;
+  }
+  WeightTensors rows{Tensor(DType::u8, {l, n, k / 2}), Tensor(facts.dtype, {l, n, groups}),
+                     Tensor(DType::u8, {l, n, w.has_zeros ? groups : 0})};
+  const CounterRandom of_values(seed, stream), of_scales(seed, stream + 1000), of_zeros(seed, stream + 2000);
+  for (std::size_t i = 0; i < rows.values.bytes.size(); ++i)
+    rows.values.bytes[i] = static_cast<std::byte>(of_values.bits(i));
+  for (std::size_t i = 0; i < rows.zeros.bytes.size(); ++i)
+    rows.zeros.bytes[i] = static_cast<std::byte>(of_zeros.bits(i) % 16);
+  for (std::int64_t i = 0; i < rows.scales.elements(); ++i) {
+    const auto at = static_cast<std::uint64_t>(i);
+    rows.scales.set(
+        i, fill == Fill::integer ? static_cast<double>(of_scales.integer(at, 1, 2)) : 0.01 + of_scales.uniform(at));
+  }
+  return rows;
+}
+
 Tensor random_packed_weights(const WeightFacts& facts, std::int64_t l, std::int64_t n, std::int64_t k, Fill fill,
                              std::uint64_t seed, std::uint64_t stream) {
-  const PackedWeights& w = facts.weights;
-  if (w.type != OperandType::int4) {
-    const Tensor values = random_operand(w.type, l, n, k, fill, seed, stream);
-    const Tensor scales = random_operand_scales(w.type, l, n, k, fill, seed, stream + 1000);
-    return pack_weights({facts, values.bytes, scales.bytes, {}, ScaleForm::tile, l, n, k});
-  }
-  Tensor values(DType::u8, {l, n, k / 2}), scales(facts.dtype, {l, n, k / w.group}), zeros(DType::u8, scales.shape);
-  const CounterRandom of_values(seed, stream), of_scales(seed, stream + 1000), of_zeros(seed, stream + 2000);
-  for (std::size_t i = 0; i < values.bytes.size(); ++i) values.bytes[i] = static_cast<std::byte>(of_values.bits(i));
-  for (std::size_t i = 0; i < zeros.bytes.size(); ++i) zeros.bytes[i] = static_cast<std::byte>(of_zeros.bits(i) % 16);
-  for (std::int64_t i = 0; i < scales.elements(); ++i) {
-    const auto at = static_cast<std::uint64_t>(i);
-    scales.set(i,
-               fill == Fill::integer ? static_cast<double>(of_scales.integer(at, 1, 2)) : 0.01 + of_scales.uniform(at));
-  }
-  return pack_weights({facts, values.bytes, scales.bytes,
-                       w.has_zeros ? std::span<const std::byte>(zeros.bytes) : std::span<const std::byte>(),
-                       ScaleForm::plain, l, n, k});
+  const WeightTensors rows = random_weight_rows(facts, l, n, k, fill, seed, stream);
+  return pack_weights({facts, rows.values.bytes, rows.scales.bytes, rows.zeros.bytes, ScaleForm::plain, l, n, k});
 }
 
 Tensor decode_packed_weights(const WeightFacts& facts, const TensorView& packed, std::int64_t n, std::int64_t k) {
@@ -192,6 +204,10 @@ Tensor decode_packed_weights(const WeightFacts& facts, const TensorView& packed,
             weight_at(facts, packed.data + block_begin(w, n, k, batch, row, column),
                       static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth));
   return decoded;
+}
+
+Tensor decode_weight_rows(const WeightRows& rows) {
+  return decode_packed_weights(rows.facts, pack_weights(rows).view(), rows.n, rows.k);
 }
 
 Comparison check_pack_weights(const WeightRows& rows, const TensorView& packed) {

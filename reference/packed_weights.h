@@ -35,12 +35,21 @@ struct WeightRows {
 /// [l, ceil(n / 64), ceil(k / 128), bytes of a block]. Throws Error{usage} for spans of other sizes.
 Tensor pack_weights(const WeightRows& rows);
 
-/// Random codes, scales and zero points, packed. integer: whole numbers under scales of 1 and 2.
+/// Random codes, scales and zero points in rows. integer: whole numbers under scales of 1 and 2.
+struct WeightTensors {
+  Tensor values, scales, zeros;
+};
+WeightTensors random_weight_rows(const WeightFacts& facts, std::int64_t l, std::int64_t n, std::int64_t k, Fill fill,
+                                 std::uint64_t seed, std::uint64_t stream);
+/// The same, packed.
 Tensor random_packed_weights(const WeightFacts& facts, std::int64_t l, std::int64_t n, std::int64_t k, Fill fill,
                              std::uint64_t seed, std::uint64_t stream);
 
 /// [l, n, k] in float64. Throws Error{usage} for a shape that is not that of so many weights.
 Tensor decode_packed_weights(const WeightFacts& facts, const TensorView& packed, std::int64_t n, std::int64_t k);
+
+/// The same of weights that are not packed.
+Tensor decode_weight_rows(const WeightRows& rows);
 
 /// Packed bytes beside those that the rows give.
 Comparison check_pack_weights(const WeightRows& rows, const TensorView& packed);

@@ -52,6 +52,7 @@ constexpr std::pair<std::string_view, GemmBuffer> kGemmBuffers[] = {
     {"sfd", &GemmArguments::sfd},
     {"groups", &GemmArguments::groups},
     {"indices", &GemmArguments::indices},
+    {"zeros", &GemmArguments::zeros},
     {"scale_b2", &GemmArguments::scale_b2},
     {"scale_d", &GemmArguments::scale_d},
 };

@@ -16,6 +16,7 @@
 #include "generator/model_device.h"
 #include "generator/operator_words.h"
 #include "generator/products/gemm_launch.h"
+#include "generator/products/gemm_weights_packing.h"
 #include "generator/products/product_words.h"
 #include "generator/wgmma_header.h"
 #include "generator/words.h"
@@ -172,7 +173,7 @@ Cost cost_of(const Config& c, const Gemm& p) {
 }
 
 Config facts_of(const Gemm& p) {
-  return {.facts = product_facts(p), .b_group = p.b_group, .zero_points = p.zero_points};
+  return {.facts = product_facts(p), .b_group = p.b_group, .zero_points = p.zero_points, .scale_form = p.scale_form};
 }
 
 // As many slots as the k of a part has steps, if they fit: whole rounds of the groups.
@@ -351,6 +352,7 @@ std::string GemmWeightsOperator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_gemm_{}_{}_{}", arch_name(arch.to_string()), a, to_word(c.facts.b_type));
   if (c.facts.b_type == OperandType::int4) name += fmt::format("_g{}", c.b_group);
   if (c.zero_points == ZeroPoints::given) name += "_z";
+  if (packs_first(c)) name += "_plain";
   if (gemm_weights::is_direct(c)) name += "_mma";
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}x{}_s{}_k{}", c.tile_m, c.tile_n, c.stages, c.split_k);
@@ -448,6 +450,7 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   }
   const GemmLaunch launch = launch_of(config);
   plan.launch = gemm_launch(launch, plan.arch.to_string(), plan.kernel);
+  if (packs_first(config)) add_packing(config, plan);
   add_groups_operand(facts, plan.operands);
   if (is_gathered) plan.operands.push_back(plain_operand("indices", "s32", "row of a that each row has"));
   add_addend_operands(launch, plan.operands);
@@ -479,10 +482,20 @@ std::string GemmWeightsOperator::call(const Config& config) {
       has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f", groups, rows);
 }
 
+std::string GemmWeightsOperator::call_of_step(const Config& config, std::size_t step) {
+  return packs_first(config) && step == 0 ? packing_call(config) : call(config);
+}
+
 std::vector<SourceFile> GemmWeightsOperator::generated_headers(const Config& config) {
-  if (gemm_weights::is_direct(config)) return {{"wgmma_shapes.cuh", wgmma_header({})}};
-  const WgmmaShape shapes[] = {gemm_weights::wgmma_shape(config)};
-  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+  std::vector<SourceFile> headers;
+  if (gemm_weights::is_direct(config)) {
+    headers.push_back({"wgmma_shapes.cuh", wgmma_header({})});
+  } else {
+    const WgmmaShape shapes[] = {gemm_weights::wgmma_shape(config)};
+    headers.push_back({"wgmma_shapes.cuh", wgmma_header(shapes)});
+  }
+  if (packs_first(config)) headers.push_back(packing_header(config));
+  return headers;
 }
 
 }  // namespace tessera::gemm_weights

@@ -2,6 +2,7 @@
 // and its launch as data. What a Config means and which are legal: spec/gemm_weights.h.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,15 +40,18 @@ struct GemmWeightsOperator {
   static void describe(const Config& config, Plan& plan);
   static std::string launch_bounds();
   static std::string call(const Config& config);
+  /// Of the step that packs weights too, where there is one.
+  static std::string call_of_step(const Config& config, std::size_t step);
   static std::vector<SourceFile> generated_headers(const Config& config);
 
   /// In the order of generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [facts, b_group, zero_points, mma_kind, tile_m, tile_n, stages, split_k, raster] = config;
+    const auto& [facts, b_group, zero_points, scale_form, mma_kind, tile_m, tile_n, stages, split_k, raster] = config;
     visit_facts<kHasAccumulation>(facts, visit);
     visit("b_group", b_group);
     visit("zero_points", zero_points);
+    visit("scale_form", scale_form);
     visit("mma_kind", mma_kind);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);

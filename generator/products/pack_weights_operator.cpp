@@ -31,7 +31,9 @@ BufferSpec groups_buffer(const char* name, std::string_view dtype, int bytes, in
 
 Config config_of(const PackWeights& p) { return {p.format, p.scale_form, p.dtype, p.group, p.zero_points}; }
 
-LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
+}  // namespace
+
+LaunchPlan pack_weights_launch(const Config& c, const std::string& arch, const std::string& kernel) {
   LaunchPlan launch;
   launch.op = "pack_weights";
   launch.arch = arch;
@@ -67,8 +69,6 @@ LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string
   launch.steps.push_back(std::move(step));
   return launch;
 }
-
-}  // namespace
 
 void PackWeightsOperator::require_facts(const PackWeights& problem) {
   const Config c = config_of(problem);
@@ -122,7 +122,7 @@ void PackWeightsOperator::describe(const Config& config, Plan& plan) {
   if (has_zeros(config)) plan.operands.push_back(plain_operand("zeros", "u8", "taken off the values"));
   plan.operands.push_back(plain_operand("packed", "u8", "written, in blocks of 64 x 128"));
   plan.roles = {{.name = "pack", .first_warp = 0, .warps = pack_weights::kNumThreads / 32, .registers = 0}};
-  plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
+  plan.launch = pack_weights_launch(config, plan.arch.to_string(), plan.kernel);
 }
 
 std::string PackWeightsOperator::launch_bounds() { return "tessera::pack_weights::kNumThreads"; }

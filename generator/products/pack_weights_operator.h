@@ -42,6 +42,9 @@ struct PackWeightsOperator {
   }
 };
 
+/// The launch of a kernel of that name, which products with weights in rows have in front of theirs too.
+LaunchPlan pack_weights_launch(const Config& config, const std::string& arch, const std::string& kernel);
+
 }  // namespace tessera::pack_weights
 
 namespace tessera {

@@ -63,6 +63,7 @@ struct Config {
   ProductFacts facts{.b_type = OperandType::mxfp4};
   int b_group = 128;  // int4: k that share a scale
   ZeroPoints zero_points = ZeroPoints::none;
+  ScaleForm scale_form = ScaleForm::tile;  // plain: a step before this one packs rows of weights into the workspace
   MmaKind mma_kind = MmaKind::wgmma_f16;
   int tile_m = 16;   // rows of d: columns of the instruction
   int tile_n = 128;  // columns of d

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +87,12 @@ class GemmRun {
     arguments.sizes = sizes_;
     arguments.scalars = scalars_;
     arguments.buffers = pointers_;
+    if (const std::int64_t bytes = launcher_->workspace_bytes(arguments); bytes > 0) {
+      if (workspace_ == 0) workspace_ = device_.allocate(static_cast<std::size_t>(bytes));
+      device_.poison(workspace_, reference::kPoisonByte, static_cast<std::size_t>(bytes));
+      arguments.workspace = workspace_;
+      arguments.workspace_bytes = bytes;
+    }
     launcher_->launch({}, arguments);
     findings = device_.synchronize();
     device_.copy_to_host(d.memory.bytes.data(), d.pointer, d.memory.bytes.size());
@@ -111,9 +118,15 @@ class GemmRun {
     check.jobs = 1;
     Tensor weights;
     if (has_packed_weights()) {
-      weights = reference::decode_packed_weights(weights_of(), buffers_.at("b").view,
-                                                 evaluate(Expression::parse("n"), names_),
-                                                 evaluate(Expression::parse("k"), names_));
+      const std::int64_t n = evaluate(Expression::parse("n"), names_), k = evaluate(Expression::parse("k"), names_);
+      const auto bytes_of = [&](const char* name) {
+        const auto found = buffers_.find(name);
+        return found == buffers_.end() ? std::span<const std::byte>() : std::span(found->second.memory.bytes);
+      };
+      weights = is_plain()
+                    ? reference::decode_weight_rows({weights_of(), bytes_of("b"), bytes_of("sfb"), bytes_of("zeros"),
+                                                     ScaleForm::plain, evaluate(Expression::parse("l"), names_), n, k})
+                    : reference::decode_packed_weights(weights_of(), buffers_.at("b").view, n, k);
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
       check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
@@ -162,6 +175,7 @@ class GemmRun {
   }
 
   bool has_packed_weights() const { return plan_.family == "weights"; }
+  bool is_plain() const { return plan_.problem.as<Gemm>().scale_form == ScaleForm::plain; }
   reference::WeightFacts weights_of() const {
     const Gemm& facts = plan_.problem.as<Gemm>();
     return reference::weight_facts(product_facts(facts).b_type, facts.b_group, facts.zero_points, facts.dtype);
@@ -178,7 +192,13 @@ class GemmRun {
     const std::int64_t elements = shape[0] * strides[0];
     Buffer& buffer = buffers_[spec.name];
     buffer.memory = Tensor(*reference::dtype_from_name(spec.dtype), {elements});
-    if (spec.name == "b" && has_packed_weights()) {
+    const bool is_of_rows = spec.name == "b" || spec.name == "sfb" || spec.name == "zeros";
+    if (has_packed_weights() && is_plain() && is_of_rows) {
+      const auto size = [&](const char* name) { return evaluate(Expression::parse(name), names_); };
+      reference::WeightTensors rows =
+          reference::random_weight_rows(weights_of(), size("l"), size("n"), size("k"), test_.fill, 11, 0);
+      buffer.memory = std::move(spec.name == "b" ? rows.values : spec.name == "sfb" ? rows.scales : rows.zeros);
+    } else if (spec.name == "b" && has_packed_weights()) {
       const auto size = [&](const char* name) { return evaluate(Expression::parse(name), names_); };
       buffer.memory =
           reference::random_packed_weights(weights_of(), size("l"), size("n"), size("k"), test_.fill, 11, stream);
@@ -226,6 +246,7 @@ class GemmRun {
   std::vector<std::int64_t> sizes_;
   std::vector<double> scalars_;
   std::vector<DevicePointer> pointers_;
+  DevicePointer workspace_ = 0;
   std::map<std::string, Buffer> buffers_;
 };
 

@@ -141,6 +141,7 @@ struct GemmArguments {
   DevicePointer scale_b2 = 0, scale_d = 0;  ///< fp32, one element each
   DevicePointer groups = 0;                 ///< s32: first row of each group and the end, or rows of each
   DevicePointer indices = 0;                ///< s32, gather rows: the row of a that each row has
+  DevicePointer zeros = 0;  ///< u8, scale_form plain: zero points of 4-bit weights, whose scales are sfb
   std::int64_t m = 0, n = 0, k = 0, l = 1;
   double alpha = std::numeric_limits<double>::quiet_NaN(), beta = std::numeric_limits<double>::quiet_NaN();
   std::int64_t lda = kUseDefault, ldb = kUseDefault, ldc = kUseDefault, ldd = kUseDefault;
