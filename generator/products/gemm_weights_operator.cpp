@@ -69,10 +69,12 @@ constexpr double kGroupCycles = 500;      // and those of a CTA
 // which a CTA widens one after the other at the rate of its four schedulers.
 constexpr double kDirectLaunchMicroseconds = 7.5;
 constexpr double kDirectItemMicroseconds = 0.2, kDirectGroupMicroseconds = 0.3;  // of a further tile
-// Where it is of groups of rows, whose activations come anew: and for each row of it.
-constexpr double kDirectOfGroupsMicroseconds = 1.2, kDirectOfGroupsRowMicroseconds = 0.1;
-constexpr double kShallow = 1.3;    // a ring of less than three slots for each group: not measured
+// Of groups of rows, whose activations come anew, a step is longer; a further tile takes longer for each row of it, and
+// with k in parts for each number that is handed over.
+constexpr double kDirectOfGroups = 1.08, kDirectOfGroupsRowMicroseconds = 0.055;
+constexpr double kDirectOfGroupsSharedMicroseconds = 0.0005;
 constexpr double kReloaded = 1.03;  // activations, for each tile
+constexpr double kShallow = 1.04;   // a ring of less than three slots for each group: no slower, but of equals the last
 double direct_block_microseconds(int tile_m) { return tile_m <= 8 ? 0.142 : tile_m <= 16 ? 0.16 : 0.215; }
 
 // 8-bit activations: what a warp takes to widen four of its rows, counted from its instructions, not timed.
@@ -109,13 +111,16 @@ Cost direct_cost_of(const Config& c, const Gemm& p) {
   const double l2 = (weights + activations) / kL2Bytes;
   const double widen = blocks * direct_block_microseconds(c.tile_m) * 1e3 * kHopper.clock_ghz;
   const double rows = is_resident ? 0 : widened_rows_cycles(c);
-  const double step = std::max({memory, l2, widen, rows}) * (is_resident                                ? 1
+  const double step = std::max({memory, l2, widen, rows}) * (is_resident                    ? 1
+                                                             : p.grouping != Grouping::none ? kDirectOfGroups
                                                              : c.stages < 3 * gemm_weights::k_groups(c) ? kShallow
                                                                                                         : kReloaded);
   Cost cost;
   cost.bound = widen < step ? "memory" : "the widening of the weights";
   double item = kDirectItemMicroseconds + kDirectGroupMicroseconds * gemm_weights::k_groups(c);
-  if (p.grouping != Grouping::none) item += kDirectOfGroupsMicroseconds + kDirectOfGroupsRowMicroseconds * c.tile_m;
+  if (p.grouping != Grouping::none)
+    item += kDirectOfGroupsRowMicroseconds * c.tile_m +
+            kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
   cost.cycles = (kDirectLaunchMicroseconds + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
   return cost;
 }
