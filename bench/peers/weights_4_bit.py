@@ -9,7 +9,7 @@ the 16-bit rate" the 16-bit product's time over ours, "of the limit" the longer 
 rows, scaled to the rows, over ours.
 
   python3 bench/peers/weights_4_bit.py --library build/bench/peers/libtessera_peer_shim.so [--format mxfp4,nvfp4,int4,int4z] [--m 1,16,64,4096]
-      [--nk 8192x8192,...] [--dtype bf16] [--pins "tile_m=16,tile_n=128;..."] [--repeat 5] [--output FILE]
+      [--nk 8192x8192,...] [--dtype bf16, f16 or e4m3] [--plain] [--pins "tile_m=16,tile_n=128;..."] [--repeat 5] [--output FILE]
 """
 import ctypes
 import math
@@ -67,20 +67,26 @@ def wrong_on_edges(d, a, weights):
     return wrong_by(d[rows][:, columns], exact)
 
 
-def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense):
-    torch_type = getattr(torch, "bfloat16" if dtype == "bf16" else "float16")
+def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense, is_plain):
+    torch_type = getattr(torch, "float16" if dtype == "f16" else "bfloat16")  # of d too; e4m3 is widened to bf16
     block = BLOCK_BYTES[format_]
     packed_bytes = -(-n // 64) * -(-k // 128) * block
     weights = Weights(format_, torch_type, n, k)
     word = format_.removesuffix("z")
     zeros = ",zero_points=given" if format_ == "int4z" else ""
-    pack = Kernel(library, "pack_weights", f"format={word},dtype={dtype}{zeros}")
+    pack = Kernel(library, "pack_weights", f"format={word},dtype={'f16' if dtype == 'f16' else 'bf16'}{zeros}")
     packed = [weights.pack(pack, block) for _ in range(copies_of(packed_bytes))]
-    a = torch.randn(m, k, device="cuda", dtype=torch.float32).to(torch_type)
+    a = torch.randn(m, k, device="cuda", dtype=torch.float32).to(torch.float8_e4m3fn if dtype == "e4m3" else torch_type)
+    given, a = a, a.to(torch_type)
+    wide, form = "f16" if dtype == "f16" else "bf16", ",scale_form=plain" if is_plain else ""
+    operands = [{"b": x} for x in packed]
+    if is_plain:  # the same rows again and again: they are packed anew by each launch
+        more = {"zeros": weights.zeros} if format_ == "int4z" else {}
+        operands = [{"b": weights.values.clone(), "sfb": weights.scales, **more} for _ in packed]
     names, graphs, kept = [], [], []
-    for kernel in kernels(library, "gemm", f"dtype={dtype},d_dtype={dtype},b_dtype={word}{zeros},m={m},n={n},k={k}", pins):
+    for kernel in kernels(library, "gemm", f"dtype={dtype},d_dtype={wide},b_dtype={word}{zeros}{form},m={m},n={n},k={k}", pins):
         d = torch.full((m, n), math.nan, device="cuda", dtype=torch_type)
-        launches = [kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in packed]
+        launches = [kernel.bind(m=m, n=n, k=k, a=given, d=d, **x) for x in operands]
         kept.append(launches)  # a graph keeps no tensor
         launches[0]()
         torch.cuda.synchronize()
@@ -99,7 +105,7 @@ def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense):
     if has_dense:
         d = torch.empty((m, n), device="cuda", dtype=torch_type)
         dense = [torch.randn(n, k, device="cuda", dtype=torch_type) for _ in range(copies_of(2 * n * k))]
-        kernel = Kernel(library, "gemm", f"dtype={dtype},d_dtype={dtype},m={m},n={n},k={k}")
+        kernel = Kernel(library, "gemm", f"dtype={wide},d_dtype={wide},m={m},n={n},k={k}")
         kept.append([kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in dense])
         graphs.append(graph_of(kept[-1]))
     us = times_us(graphs, repeat)
@@ -113,6 +119,7 @@ def main():
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--m", default="1,16,32,64,4096")
     parser.add_argument("--no-dense", action="store_true", help="without our 16-bit product")
+    parser.add_argument("--plain", action="store_true", help="weights in rows, which each launch packs first")
     arguments = parser.parse_args()
     library, reader = ctypes.CDLL(arguments.library), plain_read_library()
     table = Table(arguments, ["m x n x k", "format", "tessera us", "TFLOP/s", "read us", "of the read", "16-bit us", "of the 16-bit rate",
@@ -123,7 +130,7 @@ def main():
             peak = math.nan  # microseconds of a row in our 16-bit product of many
             for m in sorted(map(int, arguments.m.split(",")), reverse=True):
                 names, ours, read, dense = cell(library, reader, format_, arguments.dtype, m, n, k, arguments.pins,
-                                                arguments.repeat, not arguments.no_dense)
+                                                arguments.repeat, not arguments.no_dense, arguments.plain)
                 if m >= 4096:
                     peak = dense / m
                 limit = max(read, m * peak)

@@ -181,6 +181,7 @@ class Sweep {
       p.kernel_schedule = tile[6] != 0 ? KernelSchedule::ping_pong : KernelSchedule::cooperative;
     }
     add_groups(list);
+    add_gates(list);
     add_mma(list);
     add_weights(list);
     add_weight_groups(list);
@@ -224,6 +225,39 @@ class Sweep {
           }
   }
 
+  /// Gates of wgmma's products of every type, with and without groups, a bias and factors of blocks.
+  static void add_gates(std::vector<Gemm>& list) {
+    constexpr int kTiles[][3] = {
+        // tile_m, tile_n, interleave
+        {0, 0, 8}, {64, 64, 8}, {128, 128, 16}, {256, 96, 8}, {192, 64, 16}, {128, 128, 64}, {64, 128, 32}, {0, 0, 64}};
+    constexpr GateActivation kActivations[] = {GateActivation::silu, GateActivation::gpt_oss, GateActivation::gelu};
+    constexpr DType kResults[] = {DType::bf16, DType::f32, DType::e4m3};
+    std::size_t turn = 0;
+    for (const DType dtype : {DType::bf16, DType::f16, DType::e4m3, DType::e5m2})
+      for (const Grouping grouping : {Grouping::none, Grouping::contiguous, Grouping::masked})
+        for (const bool has_blocks : {false, true})
+          for (int i = 0; i < 3; ++i) {
+            if (has_blocks && dtype_bytes(dtype) == 2) continue;
+            const auto& tile = kTiles[turn % std::size(kTiles)];
+            Gemm p{.dtype = dtype, .d_dtype = kResults[turn % 3], .grouping = grouping};
+            if (has_blocks) p.a_scale_block = ScaleBlock::of_row;
+            if (has_blocks) p.b_scale_block = turn % 2 == 0 ? ScaleBlock::square : ScaleBlock::of_row;
+            p.bias = turn % 3 == 0                                 ? Bias::none
+                     : grouping != Grouping::none && turn % 3 == 1 ? Bias::group
+                                                                   : Bias::column;
+            p.gate = Gate::interleaved;
+            p.interleave = tile[2];
+            p.gate_activation = kActivations[turn / 2 % 3];
+            p.gate_limit = turn % 4 == 1 ? 7 : 0;
+            if (tile[0] != 0) {
+              p.tile_m = tile[0];
+              p.tile_n = tile[1];
+            }
+            ++turn;
+            list.push_back(p);
+          }
+  }
+
   /// Weights of four bits, with epilogues and tiles in turn.
   static void add_weights(std::vector<Gemm>& list) {
     constexpr int kTiles[][3] = {// tile_m, tile_n, split_k
@@ -241,7 +275,11 @@ class Sweep {
                                     {DType::bf16, {}, 128, ZeroPoints::none},
                                     {DType::bf16, {}, 64, ZeroPoints::given},
                                     {DType::f16, {}, 32, ZeroPoints::given},
-                                    {DType::f16, {}, 32, ZeroPoints::none}};
+                                    {DType::f16, {}, 32, ZeroPoints::none},
+                                    {DType::e4m3, BlockFormat::mxfp4, 128, ZeroPoints::none},
+                                    {DType::e4m3, BlockFormat::nvfp4, 128, ZeroPoints::none},
+                                    {DType::e4m3, {}, 32, ZeroPoints::given},
+                                    {DType::e5m2, {}, 128, ZeroPoints::none}};
     constexpr DType kResults[] = {DType::bf16, DType::f32, DType::f16};
     constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::silu};
     std::size_t turn = 0;
@@ -281,6 +319,7 @@ class Sweep {
           for (const auto& tile : kTiles) {
             Gemm p{.b_format = format, .b_int4 = !format, .d_dtype = kResults[turn % 3], .grouping = grouping};
             p.gather = gather;
+            if (turn % 4 == 3) p.dtype = DType::e4m3;
             if (p.b_int4) {
               p.b_group = turn % 2 == 0 ? 32 : 128;
               p.zero_points = turn % 4 < 2 ? ZeroPoints::given : ZeroPoints::none;
@@ -490,7 +529,7 @@ class Sweep {
       arguments.indices = indices.pointer;
       arguments.a_rows = a_rows;
     }
-    if (p.b_format == BlockFormat::nvfp4 && is_packed && pick(0, 1) != 0) {
+    if (p.b_format == BlockFormat::nvfp4 && is_packed && dtype_bytes(p.dtype) == 2 && pick(0, 1) != 0) {
       arguments.scale_b = scale_b.pointer;
       check.alpha *= scale_b.host.at(0);
     }
