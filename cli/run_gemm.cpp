@@ -116,8 +116,8 @@ class RunGemm final : public RunOperator {
       std::vector<std::int64_t> shape;
       for (const Expression& extent : buffer.shape) shape.push_back(launch.evaluate(extent, sizes));
       reference::Tensor tensor(*reference::dtype_from_name(buffer.dtype), shape);
-      if (buffer.name == "scale_a" || buffer.name == "scale_b") {
-        tensor.set(0, buffer.name == "scale_a" ? 0.5 : 2);
+      if (buffer.name.starts_with("scale_")) {
+        tensor.set(0, buffer.name == "scale_a" ? 0.5 : buffer.name == "scale_b" ? 2 : 1);
       } else if (has_packed_weights(plan) && is_of_weights(buffer.name)) {
         const auto size = [&](const char* name) { return launch.evaluate(Expression::parse(name), sizes); };
         const reference::Fill fill = flags.inputs == "integer"    ? reference::Fill::integer
@@ -186,6 +186,11 @@ class RunGemm final : public RunOperator {
         has_packed_weights(plan) ? weights.view() : operand_view(inputs.at("b"), facts.b_layout),
         {},
         {}};
+    if (facts.gate == Gate::dual) {
+      weights = reference::rows_of_dual(views.b, operand_view(inputs.at("b2"), facts.b_layout),
+                                        value_or(inputs, "scale_b2", 1) / value_or(inputs, "scale_b", 1));
+      views.b = weights.view();
+    }
     if (const auto found = inputs.find("c"); found != inputs.end()) views.c = found->second.view();
     if (const auto found = inputs.find("bias"); found != inputs.end()) views.bias = found->second.view();
     const auto factors = [&](const char* name, ScaleBlock block) -> std::optional<reference::BlockFactors> {

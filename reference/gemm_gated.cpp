@@ -278,6 +278,21 @@ Tensor rows_in_turn(const Tensor& b, int interleave, bool is_up) {
   return rows;
 }
 
+Tensor rows_of_dual(const TensorView& gate, const TensorView& up, double factor_up) {
+  const std::int64_t l = gate.shape[0], n = gate.shape[1], k = gate.shape[2];
+  Tensor rows(DType::f64, {l, 2 * n, k});
+  auto* out = reinterpret_cast<double*>(rows.bytes.data());
+  const auto append = [&](const TensorView& from, std::int64_t row, double factor) {
+    for (std::int64_t j = 0; j < k; ++j)
+      *out++ = from.at(row / n * from.strides[0] + row % n * from.strides[1] + j * from.strides[2]) * factor;
+  };
+  for (std::int64_t row = 0; row < l * n; ++row) {
+    append(gate, row, 1);
+    append(up, row, factor_up);
+  }
+  return rows;
+}
+
 Tensor bias_in_turn(const TensorView& bias, int interleave, bool is_up) {
   Tensor half(DType::f64, {bias.shape[0] / 2});
   for (std::int64_t i = 0; i < half.shape[0]; ++i) {

@@ -37,6 +37,9 @@ struct GatedInputs {
 /// turn.
 Tensor rows_in_turn(const Tensor& b, int interleave, bool is_up);
 
+/// The other way round: [l, 2 n, k] of a dual gate's b and b2, in turn one by one; up's times a factor.
+Tensor rows_of_dual(const TensorView& gate, const TensorView& up, double factor_up);
+
 /// Likewise of a bias [n].
 Tensor bias_in_turn(const TensorView& bias, int interleave, bool is_up);
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
 #include "generator/operator_words.h"
@@ -57,6 +58,13 @@ std::string why_no_instruction(std::string_view a, std::string_view b) {
 }
 
 /// Types that are no operand's in any family have no facts.
+/// With a dual gate two columns of sums for each of d.
+Gemm of_sums(const Gemm& problem) {
+  Gemm sums = problem;
+  if (problem.gate == Gate::dual && problem.n > 0) sums.n = 2 * problem.n;
+  return sums;
+}
+
 bool is_operand(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::tf32 || gemm::is_8_bit(dtype);
 }
@@ -99,15 +107,15 @@ void GemmOperator::require_facts(const Gemm& problem) {
 }
 
 double GemmOperator::score(const Config& config, const Gemm& problem) {
-  return 1e6 / gemm_cost(config, problem).cycles;
+  return 1e6 / gemm_cost(config, of_sums(problem)).cycles;
 }
 
 double GemmOperator::most_score(const Config& config, const Gemm& problem) {
-  return 1e6 / least_gemm_cycles(config, problem);
+  return 1e6 / least_gemm_cycles(config, of_sums(problem));
 }
 
 std::string GemmOperator::merit(const Config& config, const Gemm& problem) {
-  const GemmCost cost = gemm_cost(config, problem);
+  const GemmCost cost = gemm_cost(config, of_sums(problem));
   return fmt::format("modelled at {:.1f} us in {}, {}", gemm_cost_us(cost), counted(cost.rounds, "round"),
                      cost.is_memory_bound ? std::string("bound by memory")
                                           : fmt::format("{:.0f} % of the tensor cores' rate", 100 * cost.tensor_share));
@@ -136,8 +144,8 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::facts_of_tcgen05:
       return "a block-scaled d has kernels for sm_100 and sm_103 alone (tcgen05)";
     case Rule::dual_gate:
-      return "gate dual has kernels for sm_100 and sm_103 alone (tcgen05): put the rows of gate and up into one b, in "
-             "turn (gate interleaved)";
+      return "gate dual with a bias or factors of blocks: put the rows of gate and up into one b, in turn (gate "
+             "interleaved)";
     case Rule::gate_and_addend:
       return fmt::format(
           "gate {} with c or an activation: none of them allowed beside it (gate_activation is the gate's)",
@@ -308,7 +316,7 @@ GemmLaunch launch_facts(const Config& c) {
   const auto [cluster_m, cluster_n] = cluster_of(c);
   const gemm::TmaBox d_box = gemm::d_box(c);
   return {.facts = c.facts,
-          .tiles = {tile_m, tile_n, cluster_m, cluster_n, c.split_k},
+          .tiles = {tile_m, gemm::is_dual(c) ? tile_n / 2 : tile_n, cluster_m, cluster_n, c.split_k},  // of d
           .is_swapped = gemm::is_swapped(c),
           .cluster_size = gemm::cluster_size(c),
           .threads = gemm::num_threads(c),
@@ -344,6 +352,10 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
                                           fmt::format("A, {}-major", major(facts.a_layout, "M"))),
       operand("b", element_type(facts.b_type), Swizzle::b128, fmt::format("B, {}-major", major(facts.b_layout, "N"))),
       operand("d", facts.d_dtype, gemm::d_swizzle(config), "D, stored through shared memory")};
+  if (gemm::is_dual(config))
+    plan.operands.insert(plan.operands.begin() + 2,
+                         operand("b2", element_type(facts.b_type), Swizzle::b128,
+                                 fmt::format("B of up, {}-major", major(facts.b_layout, "N"))));
   add_groups_operand(facts, plan.operands);
   const std::string addend_type(to_word(gemm::c_dtype(config)));
   const auto read = [&](const char* name, const std::string& type, const char* use) {
@@ -355,6 +367,7 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
   if (is_8_bit) {
     read("scale_a", "f32", "factor of alpha if not null");
     read("scale_b", "f32", "factor of alpha if not null");
+    if (gemm::is_dual(config)) read("scale_b2", "f32", "the same of up");
   }
   if (gemm::has_scale_blocks(config)) {
     read("sfa", "f32", facts.a_scale_block == ScaleBlock::of_row ? "of 128 of a's k" : "of 128 x 128 of a");
@@ -367,6 +380,11 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
   plan.launch = gemm_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+  if (gemm::is_dual(config))
+    plan.launch.domain.push_back({.lhs = Expression::parse("n"),
+                                  .relation = Relation::at_most,
+                                  .rhs = Expression(kMaxExtent / 2),
+                                  .message = fmt::format("n must be at most {} with a dual gate", kMaxExtent / 2)});
 }
 
 std::string GemmOperator::launch_bounds() { return "tessera::gemm::num_threads(kConfig), 1"; }
@@ -378,18 +396,23 @@ std::string GemmOperator::call(const Config& config) {
   const auto scales = [](std::pair<char, char> operand) {
     return fmt::format("{{sf{0}, sf{0}_stride_{1}, sf{0}_stride_k, sf{0}_stride_l}}", operand.first, operand.second);
   };
+  const bool is_gathered = gemm::is_gathered(config), is_dual = gemm::is_dual(config);
+  const bool has_scales = gemm::element_bytes(config) == 1;
+  // What stands behind beta, as far as something is given.
+  std::string rest;
+  if (is_dual || is_gathered || gemm::is_grouped(config))
+    rest = gemm::is_grouped(config) ? ", static_cast<const int*>(groups)" : ", nullptr";
+  if (is_gathered) rest += ", a, static_cast<const int*>(indices), lda, a_rows";
+  if (is_dual && !is_gathered) rest += ", nullptr, nullptr, 0, 0";
+  if (is_dual) rest += fmt::format(", &b2, {}", has_scales ? "scale_b2" : "nullptr");
   return fmt::format(
-      "tessera::gemm::kernel<kConfig>(\n      {{{}, b, d, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, "
+      "tessera::gemm::kernel<kConfig>(\n      {{{}, b, d, d_pointer, {}, {}, {}, {}, m, {}, k, l, ldd, d_stride_l, {}, "
       "alpha, "
       "{}{}}})",
-      gemm::is_gathered(config) ? "b" : "a", has_c ? "c" : "nullptr",
-      config.facts.bias != Bias::none ? "bias" : "nullptr",
-      gemm::element_bytes(config) == 1 ? "scale_a, scale_b" : "nullptr, nullptr",
-      gemm::has_scale_blocks(config) ? scales(of) + ", " + scales(other) : "{}, {}", has_c ? "ldc, c_stride_l" : "0, 0",
-      has_c ? "beta" : "0.0f",
-      gemm::is_gathered(config)  ? ", static_cast<const int*>(groups), a, static_cast<const int*>(indices), lda, a_rows"
-      : gemm::is_grouped(config) ? ", static_cast<const int*>(groups)"
-                                 : "");
+      is_gathered ? "b" : "a", has_c ? "c" : "nullptr", config.facts.bias != Bias::none ? "bias" : "nullptr",
+      has_scales ? "scale_a, scale_b" : "nullptr, nullptr",
+      gemm::has_scale_blocks(config) ? scales(of) + ", " + scales(other) : "{}, {}", is_dual ? "2 * n" : "n",
+      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f", rest);
 }
 
 std::vector<SourceFile> GemmOperator::generated_headers(const Config& config) {

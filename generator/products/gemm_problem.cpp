@@ -113,12 +113,13 @@ std::span<const Selector> gemm_fields() {
                                                  product_types()),
       with_weights(operand_field<&Gemm::b_dtype, &Gemm::b_format>(
           "b-dtype", "b_dtype",
-          "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4; on sm_90a packed weights "
-          "beside bf16 and f16: mxfp4, nvfp4, int4",
+          "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4; on sm_90a weights of 4 "
+          "bits: mxfp4, nvfp4, int4",
           product_types())),
       field<&Gemm::b_group>("b-group", "b_group", "int4 weights along k that share a scale: 32, 64 or 128"),
       field<&Gemm::zero_points>("zero-points", "zero_points", "whether int4 weights have zero points"),
-      field<&Gemm::scale_form>("scale-form", "scale_form", "where scales of block-scaled operands lie"),
+      field<&Gemm::scale_form>("scale-form", "scale_form",
+                               "where scales of block-scaled operands lie; 4-bit weights: packed (tile), or rows"),
       operand_field<&Gemm::d_dtype, &Gemm::d_format>(
           "d-dtype", "d_dtype",
           "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats, of integers s32 too",

@@ -187,7 +187,8 @@ struct Consumer {
       epilogue.row_end = tile.row_end;
       if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
       if constexpr (is_gated(C)) {
-        epilogue.store(GatedSums<C>{accumulators, p, epilogue.alpha, tile.column, tile.b_batch},
+        const float alpha_up = is_dual(C) ? scaled_alpha<is_8_bit(a_dtype(C))>(p, p.scale_b2) : epilogue.alpha;
+        epilogue.store(GatedSums<C>{accumulators, p, epilogue.alpha, alpha_up, tile.column, tile.b_batch},
                        tile.row + first_block * kBlockRows, columns_of_d(C, tile.column), tile.batch);
       } else if constexpr (C.split_k == 1) {
         epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);

@@ -63,6 +63,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if (threadIdx.x == kWarpgroupThreads) {
     if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
+    if constexpr (is_dual(C)) ptx::prefetch_tensormap(*params.b2);
     ptx::prefetch_tensormap(params.d);
   }
   synchronize<C>();

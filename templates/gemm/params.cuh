@@ -39,6 +39,8 @@ struct Params {
   const int* indices = nullptr;     // [m], or of masked groups [l, m]
   long long lda = 0;
   int a_rows = 0;
+  const ptx::TensorMap* b2 = nullptr;  // dual gate only, from here on
+  const float* scale_b2 = nullptr;     // may be null
 };
 
 }  // namespace tessera::gemm

@@ -6,7 +6,8 @@
 //
 // Where a tile reaches behind the matrix, boxes that lie there are left out, once every slot has been written. Those
 // that must come (see rows_of_part) are the matrix's last rows again: TMA fills rows behind an edge with zeros more
-// slowly than it loads others. What a slot holds there meets only rows and columns of D that nobody stores.
+// slowly than it loads others. What a slot holds there meets only rows and columns of D that nobody stores. Of a dual
+// gate's B and B2, which have half of a slot each, all boxes are loaded.
 //
 // With one row of tiles B is read once, with up to four by CTAs that keep step: its lines leave the L2 first, so that
 // they do not drive out what others left there. On an H200 whose L2 was full of written lines that took up to 14 % off
@@ -83,6 +84,23 @@ __device__ __forceinline__ int rows_of_parts(int left) {
   return rows;
 }
 
+// B of a step with a dual gate: `begin` is the row of both matrices where the tile does.
+template <Config C, bool kLeavesFirst>
+__device__ __forceinline__ void load_dual(const Params& p, unsigned slot, unsigned full, int part, unsigned short ctas,
+                                          int step, int begin, int batch) {
+  constexpr int kRows = b_slot_rows(C), kHalf = kRows / 2, kParts = C.cluster_m;
+  if constexpr (kParts == 1) {
+    load_operand<C, b_layout(C), kHalf, 1, b_box_rows(C), kLeavesFirst>(p.b, slot, full, 0, ctas, step, begin, kHalf,
+                                                                        batch);
+    load_operand<C, b_layout(C), kHalf, 1, b_box_rows(C), kLeavesFirst>(*p.b2, slot + kHalf * kStepBytes, full, 0, ctas,
+                                                                        step, begin, kHalf, batch);
+  } else {
+    const int first = part * (kRows / kParts);
+    load_operand<C, b_layout(C), kRows, kParts, b_box_rows(C), kLeavesFirst>(
+        first < kHalf ? p.b : *p.b2, slot, full, part, ctas, step, begin + first % kHalf, kRows / kParts, batch);
+  }
+}
+
 template <Config C, bool kIsStreamed>
 __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
                                               TileSchedule<C, Walker::thread>& schedule) {
@@ -105,9 +123,10 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
   for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
     const TileIndex tile = schedule.at(item);
     const int left_m = tile.row_end - tile.row, left_n = p.n - tile.column;
-    const int bytes = ((is_gathered(C) ? 0 : rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m)) +
-                       rows_of_parts<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n)) *
-                      kStepBytes;
+    const int bytes =
+        ((is_gathered(C) ? 0 : rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m)) +
+         (is_dual(C) ? b_slot_rows(C) : rows_of_parts<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n))) *
+        kStepBytes;
     const int a_rows = rows_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m, place.n);
     const int b_rows = rows_of_part<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n, place.m);
     const int a_begin = row_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(tile.row, place.n, p.m);
@@ -121,9 +140,13 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
         load_operand<C, a_layout(C), C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
             p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
             unwritten > 0 ? C.tile_m : a_rows, tile.batch);
-      load_operand<C, b_layout(C), b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
-          p.b, smem + kLayout.b.offset + ring.slot * b_slot_bytes(C), full, place.m, b_ctas, step, b_begin,
-          unwritten > 0 ? b_slot_rows(C) : b_rows, tile.b_batch);
+      const unsigned of_b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
+      if constexpr (is_dual(C)) {
+        load_dual<C, kIsStreamed>(p, of_b, full, place.m, b_ctas, step, tile.column / 2, tile.b_batch);
+      } else {
+        load_operand<C, b_layout(C), b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
+            p.b, of_b, full, place.m, b_ctas, step, b_begin, unwritten > 0 ? b_slot_rows(C) : b_rows, tile.b_batch);
+      }
       if (unwritten > 0) --unwritten;
       ring.advance();
     }

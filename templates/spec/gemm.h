@@ -14,8 +14,10 @@
 // with any strides.
 //
 // With an interleaved gate columns of A B^T are `interleave` of the gate and as many of up in turn, and D has n / 2
-// columns, f(factor * gate) * (factor * up) with factor = alpha * scale_a * scale_b, fp32 throughout, f and limits by
-// facts.gate_activation and facts.gate_limit: both are in the same thread (gate.cuh).
+// columns, f(factor * gate) * (factor * up) with factor = alpha * scale_a * scale_b, each with its bias first, fp32
+// throughout, f and limits by facts.gate_activation and facts.gate_limit: both are in the same thread (gate.cuh). With
+// a dual gate up is A B2^T, times alpha * scale_a * scale_b2: the first half of a tile's columns of sums is the gate's,
+// the other up's, and what is called n below is twice the columns of D.
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Consumer warpgroups own 64 or 128 rows
 // each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
@@ -34,13 +36,15 @@
 //
 // Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle (d: that of d_span_bytes):
 //   a, b    dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
+//   b2      as b, dual only
 //   d       dims {n, m, l}; box d_box. A row that does not end on a multiple of 16 bytes, or a pitch that is none, is
 //           stored without the map (epilogue.cuh)
 //
 // Entry parameters, in this order (with swap_ab b before a, n before m):
-//   const __grid_constant__ TensorMap a, b, d
+//   const __grid_constant__ TensorMap a, b, b2 (dual), d
 //   d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a, scale_b (8-bit
-//   operands only; may be null: 1); float* sfa, sfb, long long sfa_stride_m, sfa_stride_k, sfa_stride_l, sfb_stride_n,
+//   operands only; may be null: 1; scale_b2 behind them, dual); float* sfa, sfb, long long sfa_stride_m, sfa_stride_k,
+//   sfa_stride_l, sfb_stride_n,
 //   .. (scale blocks only; with swap_ab those of b first); int m, n, k, l; long long ldd, d_stride_l; long long ldc,
 //   c_stride_l (facts.c only); float alpha; float beta (c); a_pointer, int* indices, long long lda, int a_rows (gather,
 //   which has no tensor map of A)
@@ -141,6 +145,9 @@ TESSERA_HD constexpr bool is_ping_pong(const Config& c) { return c.kernel_schedu
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
 TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
 TESSERA_HD constexpr bool is_gated(const Config& c) { return c.facts.gate != Gate::none; }
+TESSERA_HD constexpr bool is_dual(const Config& c) { return c.facts.gate == Gate::dual; }
+// Columns of sums of the gate that stand together.
+TESSERA_HD constexpr int gate_columns(const Config& c) { return is_dual(c) ? c.tile_n / 2 : c.facts.interleave; }
 TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
 // Of what the kernel calls A and B.
 TESSERA_HD constexpr DType a_dtype(const Config& c) {
@@ -195,8 +202,9 @@ TESSERA_HD constexpr int accumulator_registers(const Config& c) {
 TESSERA_HD constexpr int stored_columns(const Config& c) { return c.tile_n / c.split_k; }
 TESSERA_HD constexpr int stored_columns_of_d(const Config& c) { return stored_columns(c) / (is_gated(c) ? 2 : 1); }
 TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return is_gated(c) ? n / 2 : n; }
-// Columns of sums of a tile with a gate: whole turns, and 16 columns of D at least.
+// Columns of sums of a tile with a gate: whole turns, and 16 columns of D at least; dual, whole panels of either B.
 TESSERA_HD constexpr int unit_of_gate(const Config& c) {
+  if (is_dual(c)) return b_layout(c) == Layout::mn_major ? 2 * kStepBytes / element_bytes(c) : 32;
   return 2 * (c.facts.interleave > 16 ? c.facts.interleave : 16);
 }
 
@@ -312,8 +320,11 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 }
 
 // Addresses and loop state beside the accumulators; with fewer ptxas spills. (With scale blocks they were tried with as
-// many as the consumers have.)
-TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) { return has_scale_blocks(c) ? 32 : 36; }
+// many as the consumers have. A dual gate of 128 rows a warpgroup by 192 columns spilled with 40.)
+TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) {
+  if (is_dual(c) && blocks(c) > 1) return 44;
+  return has_scale_blocks(c) ? 32 : 36;
+}
 
 // Beside those of one wgmma, in the registers that a kernel is launched with: with fewer ptxas gives up.
 inline constexpr int kRegistersBesideInstruction = 26;
@@ -321,9 +332,10 @@ inline constexpr int kRegistersBesideInstruction = 26;
 TESSERA_HD constexpr Verdict<Rule> why_invalid_gate(const Config& c) {
   if (!is_gated(c)) return {};
   const ProductFacts& f = c.facts;
-  if (f.gate == Gate::dual) return {Rule::dual_gate, 1, 0};
+  if (is_dual(c) && (f.bias != Bias::none || f.a_scale_block != ScaleBlock::none)) return {Rule::dual_gate, 1, 0};
   if (f.c != Addend::none || f.activation != Activation::none) return {Rule::gate_and_addend, 1, 0};
-  if (f.interleave < 8 || f.interleave > 128 || (f.interleave & (f.interleave - 1)) != 0)
+  if (is_dual(c) && f.interleave != 1) return {Rule::interleave_of_gate, f.interleave, 128};
+  if (!is_dual(c) && (f.interleave < 8 || f.interleave > 128 || (f.interleave & (f.interleave - 1)) != 0))
     return {Rule::interleave_of_gate, f.interleave, 128};
   if (is_swapped(c)) return {Rule::swap_of_gate, 1, 0};
   return {};
@@ -450,7 +462,8 @@ TESSERA_HD constexpr int a_box_rows(const Config& c) {
   return box_rows(c, a_layout(c), c.tile_m / c.cluster_n, c.box_m);
 }
 TESSERA_HD constexpr int b_box_rows(const Config& c) {
-  return box_rows(c, b_layout(c), b_slot_rows(c) / c.cluster_m, kMostBoxRows);
+  const int parts = is_dual(c) && c.cluster_m == 1 ? 2 : c.cluster_m;
+  return box_rows(c, b_layout(c), b_slot_rows(c) / parts, kMostBoxRows);
 }
 
 // K-major: whole rows of a step. MN-major: a panel.

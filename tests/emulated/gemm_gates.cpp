@@ -32,6 +32,12 @@ Fields with_factors(Fields others) {
   return others;
 }
 
+Fields dual(const char* m, const char* n, const char* stages, const Fields& others = {}) {
+  Fields all = gated("1", m, n, stages, others);
+  all[0].second = "dual";
+  return all;
+}
+
 const Case kCases[] = {
     {"one warpgroup, gpt-oss' gate with a limit and a bias; d that tma cannot store",
      gated("8", "64", "64", "3", {{"gate_activation", "gpt_oss"}, {"gate_limit", "2"}, {"bias", "column"}}),
@@ -70,6 +76,25 @@ const Case kCases[] = {
      Fill::standard,
      false,
      {3, 0, 150, 65}},
+    {"two matrices, one warpgroup, gelu with a limit; d that tma cannot store",
+     dual("64", "64", "3", {{"gate_activation", "gelu"}, {"gate_limit", "3"}}),
+     {{"m", 77}, {"n", 75}, {"k", 136}},
+     Fill::standard},
+    {"two matrices, n contiguous, a cluster of which each CTA loads one, batches, more tiles than CTAs",
+     dual("128", "128", "3", {{"cluster_m", "2"}, {"b_layout", "mn"}}),
+     {{"m", 300}, {"n", 136}, {"k", 200}, {"l", 2}, {"num_sms", 2}},
+     Fill::standard},
+    {"two matrices of 8 bits, each with its factor, three warpgroups, a cluster of four",
+     dual("192", "64", "3", {{"dtype", "e4m3"}, {"d_dtype", "f16"}, {"cluster_m", "4"}}),
+     {{"m", 800}, {"n", 80}, {"k", 272}},
+     Fill::standard},
+    {"two matrices of contiguous groups, rows by a list, f32, ping-pong",
+     dual("128", "96", "4",
+          {{"grouping", "contiguous"}, {"gather", "rows"}, {"d_dtype", "f32"}, {"kernel_schedule", "ping_pong"}}),
+     {{"m", 300}, {"n", 100}, {"k", 136}, {"l", 4}, {"a_rows", 90}, {"num_sms", 3}},
+     Fill::standard,
+     false,
+     {77, 0, 129, 60}},
     {"no products", gated("8", "64", "64", "2"), {{"m", 70}, {"n", 96}, {"k", 0}}},
 };
 

@@ -133,6 +133,14 @@ class GemmRun {
     }
     reference::GemmInputs in{
         operand("a", facts.a_layout), has_packed_weights() ? weights.view() : operand("b", facts.b_layout), {}, {}};
+    if (facts.gate == Gate::dual) {
+      const auto factor = [&](const char* name) {
+        const auto found = buffers_.find(name);
+        return found == buffers_.end() ? 1 : found->second.memory.at(0);
+      };
+      weights = reference::rows_of_dual(in.b, operand("b2", facts.b_layout), factor("scale_b2") / factor("scale_b"));
+      in.b = weights.view();
+    }
     if (buffers_.count("c") != 0) in.c = buffers_.at("c").view;
     if (buffers_.count("bias") != 0) in.bias = buffers_.at("bias").view;
     const auto factors = [&](const char* name, ScaleBlock block) -> std::optional<reference::BlockFactors> {
@@ -210,7 +218,7 @@ class GemmRun {
       for (std::int64_t i = 0; i < elements; ++i)
         buffer.memory.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i), -1, rows)));
     } else if (spec.name.starts_with("scale")) {
-      buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : 4);
+      buffer.memory.set(0, spec.name == "scale_a" ? 0.5 : spec.name == "scale_b" ? 4 : 2);
     } else if (spec.name == "sfa" || spec.name == "sfb") {
       const reference::CounterRandom random(11, stream);
       for (std::int64_t i = 0; i < elements; ++i)

@@ -179,10 +179,6 @@ TEST_CASE("tcgen05 products: gates and block-scaled results") {
   CHECK(refusal({{"gate", "dual"}, {"bias", "column"}}) ==
         "gemm bf16, dual: gate dual with c, bias or an activation: a gate is all that happens to its sums");
   CHECK(refusal({{"interleave", "2"}}) == "gemm: interleave = 2 with gate = none: it is for interleaved gates");
-  CHECK(
-      refusal({{"arch", "sm_90a"}, {"gate", "dual"}}) ==
-      "gemm bf16, dual: gate dual has kernels for sm_100 and sm_103 alone (tcgen05): put the rows of gate and up into "
-      "one b, in turn (gate interleaved)");
   CHECK(refusal({{"arch", "sm_90a"}, {"d_dtype", "mxfp4"}}) ==
         "gemm: a block-scaled d has kernels for sm_100 and sm_103 with suffix a or f (tcgen05), none for sm_90a");
 }

@@ -400,6 +400,13 @@ TEST_CASE("wgmma products: gates") {
   CHECK(!gemm::is_swapped(c));
   CHECK(c.split_k == 1);
   CHECK(c.tile_n % 128 == 0);
+  const Plan dual = plan({{"gate", "dual"}, {"dtype", "e4m3"}});
+  CHECK(dual.kernel.find("_dual_") != std::string::npos);
+  CHECK(dual.launch.tensor_maps.at(2).name == "b2");
+  CHECK(config({{"gate", "dual"}, {"b_layout", "mn"}, {"n", "4096"}}).tile_n % 128 == 0);
+  CHECK(refusal({{"gate", "dual"}, {"bias", "column"}}) ==
+        "gemm bf16, dual: gate dual with a bias or factors of blocks: put the rows of gate and up into one b, in turn "
+        "(gate interleaved)");
   const Plan gated = plan({{"gate", "interleaved"}, {"interleave", "8"}, {"grouping", "masked"}});
   CHECK(gated.kernel.find("_masked_gated8_") != std::string::npos);
   CHECK(refusal({{"gate", "interleaved"}, {"c", "matrix"}}) ==

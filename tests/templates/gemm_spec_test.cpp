@@ -48,7 +48,7 @@ TEST_CASE("the default is legal, and so are many others") {
 
 TEST_CASE("each rule names what it found and its bound") {
   check_rule({.facts = {.d_format = OutputFormat::nvfp4}}, Rule::facts_of_tcgen05, 1, 0);
-  check_rule({.facts = {.gate = Gate::dual}}, Rule::dual_gate, 1, 0);
+  check_rule({.facts = {.bias = Bias::column, .gate = Gate::dual}}, Rule::dual_gate, 1, 0);
   check_rule({.facts = {.c = Addend::matrix, .gate = Gate::interleaved}}, Rule::gate_and_addend, 1, 0);
   check_rule({.facts = {.gate = Gate::interleaved, .interleave = 12}}, Rule::interleave_of_gate, 12, 128);
   check_rule({.facts = {.gate = Gate::interleaved, .interleave = 8}, .swap_ab = SwapAb::on}, Rule::swap_of_gate, 1, 0);
