@@ -13,9 +13,9 @@ using U64 = std::uint64_t;
 
 using ByteMap = math::MatrixByte (*)(int lane, int reg, int byte);
 
-// Finds the 16-byte rows of the lanes that give addresses. False after a report.
+// Finds the 16-byte rows of the lanes that give addresses, of which the first `used` bytes count. False after a report.
 bool find_rows(Warp& w, const Instruction& in, const Operand& address, int count, bool is_write,
-               std::array<Target, kLanes>& rows) {
+               std::array<Target, kLanes>& rows, std::size_t used = 16) {
   const auto space = static_cast<Space>(in.number & 0xFF);
   for (int lane = 0; lane < count; ++lane) {
     const U64 at = lane_address(w, address, lane);
@@ -28,8 +28,8 @@ bool find_rows(Warp& w, const Instruction& in, const Operand& address, int count
       report_outside(w, in, space, lane, at, 16, is_write);
       return false;
     }
-    if (!is_write && !shadow_has(row.shadow, 16, kReadable)) report_uninitialised(w, in, row, lane, at, 16);
-    if (w.race) w.launch->race->access(w, in, kAllLanes, row, 16, {is_write, false, false});
+    if (!is_write && !shadow_has(row.shadow, used, kReadable)) report_uninitialised(w, in, row, lane, at, used);
+    if (w.race) w.launch->race->access(w, in, kAllLanes, row, used, {is_write, false, false});
   }
   return true;
 }
@@ -65,9 +65,10 @@ template <BitMap kMap>
 Step load_narrow(Warp& w, const Instruction& in, Mask active) {
   Step out{};
   if (!w.converged(kAllLanes, active, out)) return out;
-  std::array<Target, kLanes> rows;
-  if (!find_rows(w, in, in.op[1], in.flags, false, rows)) return Step::fault;
   const auto width = static_cast<int>(in.number >> 8);
+  std::array<Target, kLanes> rows;
+  // What is padding, of 16 elements' 8 or 12 bytes, nobody need have written.
+  if (!find_rows(w, in, in.op[1], in.flags, false, rows, 2 * static_cast<std::size_t>(width))) return Step::fault;
   const Operand& list = in.op[0];
   for (int r = 0; r < list.count; ++r) {
     U32* to = w.reg<U32>(list.elements[r].offset);

@@ -78,6 +78,24 @@ TEST_CASE("values beside their place in a byte") {
   CHECK(stray[0].cause == "e2m1 stands in bits 5 to 2 of its byte: shift by 2 after ldmatrix");
 }
 
+TEST_CASE("padding behind narrow values need not have been written, the values must") {
+  // Lane i writes so many bytes of row i of 128, in whole words; x1 takes the rows of the first eight.
+  const auto loaded = [](const char* format, int words) {
+    std::string body = ".shared .align 16 .b8 rows[512];\nmov.u32 r7, %tid.x;\nshl.b32 r7, r7, 4;\n";
+    for (int i = 0; i < words; ++i)
+      body += fmt::format("mov.u32 r8, rows;\nadd.s32 r8, r8, r7;\nst.shared.b32 [r8+{}], r0;\n", 4 * i);
+    body += "bar.warp.sync -1;\nmov.u32 r8, rows;\nadd.s32 r8, r8, r7;\n";
+    return run("sm_120a", body + fmt::format("ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.{} {{r1}}, [r8];", format));
+  };
+  CHECK(loaded("b4x16_p64", 2).empty());
+  CHECK(loaded("b6x16_p32", 3).empty());
+  for (const auto& [format, words] : {std::pair("b4x16_p64", 1), std::pair("b6x16_p32", 2)}) {
+    const auto findings = loaded(format, words);
+    REQUIRE(!findings.empty());
+    CHECK(findings[0].name == "smem-uninitialised");
+  }
+}
+
 TEST_CASE("forms that load and stop by name") {
   const std::string sparse = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32 ";
   CHECK(run("sm_90a", "setp.ne.b32 p, r0, 0;\n@p " + sparse + kOperands + ", r6, 0;").empty());  // never reached
