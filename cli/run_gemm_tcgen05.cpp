@@ -99,20 +99,30 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
     groups = reference::group_rows(c.grouping, tensor.view(), size("m"));
     all.emplace("groups", std::move(tensor));
   }
-  const bool is_contiguous = c.grouping == Grouping::contiguous;
+  const bool is_contiguous = c.grouping == Grouping::contiguous, is_gathered = c.gather != Gather::none;
+  const bool is_a_one = is_contiguous || is_gathered;
   std::uint64_t stream = 0;
   for (const BufferSpec& buffer : plan.launch.buffers) {
     ++stream;
     if (buffer.role == BufferRole::output || buffer.name == "groups") continue;
     const bool is_of_b = product_operand(buffer.name) == ProductOperand::b;
     const OperandType type = is_of_b ? c.b_type : c.a_type;
-    const std::int64_t rows = is_of_b ? size("n") : size("m");
+    const std::int64_t rows = size(is_of_b ? "n" : is_gathered ? "a_rows" : "m");
     if (buffer.name == "a" || buffer.name == "b" || buffer.name == "b2") {
       const bool is_k_major = (is_of_b ? c.b_layout : c.a_layout) == Layout::k_major;
       // Values that are padded to 8 bits have more columns than k.
       const std::int64_t columns = launch.evaluate(buffer.shape.back(), sizes) * (operand_bits(type) == 4 ? 2 : 1);
-      all.emplace(buffer.name, reference::random_operand(type, is_contiguous && !is_of_b ? 1 : l, is_k_major ? rows : k,
+      all.emplace(buffer.name, reference::random_operand(type, is_a_one && !is_of_b ? 1 : l, is_k_major ? rows : k,
                                                          columns, fill, seed, stream));
+    } else if (is_gathered && buffer.name == "sfa") {
+      all.emplace("sfa", reference::random_operand_scales(type, 1, rows, k, fill, seed, stream));
+    } else if (buffer.name == "indices") {
+      // Any row of a, and some of none.
+      Tensor tensor(DType::s32, {is_contiguous ? 1 : l, size("m")});
+      const reference::CounterRandom random(seed, stream);
+      for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i), -1, rows)));
+      all.emplace("indices", std::move(tensor));
     } else if (is_contiguous && buffer.name == "sfa") {
       all.emplace("sfa", reference::random_group_scales(type, groups, size("group_tiles"), k, fill, seed, stream));
     } else if (buffer.name.starts_with("sf")) {

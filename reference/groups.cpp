@@ -49,18 +49,6 @@ void check_untouched(Grouping grouping, const std::vector<GroupRows>& groups, co
   if (written > 0) all.problems.push_back(fmt::format("d: {} rows that are in no group were written", written));
 }
 
-/// Rows of `from` [1, rows, columns] by a list's numbers first to first + count.
-Tensor rows_by_list(const TensorView& from, const TensorView& list, std::int64_t first, std::int64_t count) {
-  Tensor rows(from.dtype, {1, count, from.shape[2]});
-  for (std::int64_t r = 0; r < count; ++r) {
-    const auto row = static_cast<std::int64_t>(list.at(first + r));
-    if (row < 0 || row >= from.shape[1]) continue;
-    for (std::int64_t c = 0; c < from.shape[2]; ++c)
-      rows.set(r * from.shape[2] + c, from.at(row * from.strides[1] + c * from.strides[2]));
-  }
-  return rows;
-}
-
 /// What a mistake takes in place of a group's operands: another group's b, rows of a that the list does not name.
 std::vector<OtherOperands> other_operands(const GemmInputs& all, const GemmInputs& of_group, std::int64_t number,
                                           std::int64_t matrix, const GroupRows& rows,
@@ -93,6 +81,17 @@ std::vector<OtherOperands> other_operands(const GemmInputs& all, const GemmInput
 }
 
 }  // namespace
+
+Tensor rows_by_list(const TensorView& from, const TensorView& list, std::int64_t first, std::int64_t count) {
+  Tensor rows(from.dtype, {1, count, from.shape[2]});
+  for (std::int64_t r = 0; r < count; ++r) {
+    const auto row = static_cast<std::int64_t>(list.at(first + r));
+    if (row < 0 || row >= from.shape[1]) continue;
+    for (std::int64_t c = 0; c < from.shape[2]; ++c)
+      rows.set(r * from.shape[2] + c, from.at(row * from.strides[1] + c * from.strides[2]));
+  }
+  return rows;
+}
 
 std::vector<GroupRows> group_rows(Grouping grouping, const TensorView& groups, std::int64_t m) {
   std::vector<GroupRows> rows;

@@ -34,6 +34,10 @@ using CheckGroup =
     std::function<Comparison(std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& d)>;
 Comparison check_groups(Grouping grouping, const TensorView& groups, const TensorView& d, const CheckGroup& check);
 
+/// [1, count, columns] of the rows of [1, rows, columns] that elements first to first + count of a list name: zeros for
+/// other numbers.
+Tensor rows_by_list(const TensorView& from, const TensorView& list, std::int64_t first, std::int64_t count);
+
 /// The bias of a group: row `number` of one [groups, n], or all of one [n].
 TensorView bias_of_group(const TensorView& bias, std::int64_t number);
 

@@ -72,8 +72,14 @@ class Product {
 
   Comparison groups() const {
     return check_groups(c_.facts.grouping, buffers_.at("groups"), buffers_.at("d"),
-                        [&](std::int64_t number, std::int64_t, const GroupRows& group, const TensorView& d) {
-                          return check(number, 1, rows_of_group(number, group), d, group);
+                        [&](std::int64_t number, std::int64_t matrix, const GroupRows& group, const TensorView& d) {
+                          const auto list = buffers_.find("indices");
+                          if (list == buffers_.end()) return check(number, 1, rows_of_group(number, group), d, group);
+                          const std::int64_t first = matrix * buffers_.at("d").shape[1] + group.first;
+                          const ListedRows listed = rows_of_list(list->second, first, group.rows);
+                          Comparison result = check(number, 1, listed.source, d, group);
+                          add_list_not_followed(number, group, d, result);
+                          return result;
                         });
   }
 
@@ -107,6 +113,38 @@ class Product {
   OperandSource matrix_of(const char* values, const char* scales, OperandType type, std::int64_t matrix) const {
     const std::int64_t rows = buffers_.at(values).shape[1];
     return source(values, scales, type, matrix, 0, rows, matrix * ceil_div(rows, kTileRows));
+  }
+  /// Rows of a that a list names, with their scales in tiles of their own.
+  struct ListedRows {
+    Tensor values, scales;
+    OperandSource source;
+  };
+  ListedRows rows_of_list(const TensorView& list, std::int64_t first, std::int64_t count) const {
+    const OperandType type = c_.facts.a_type;
+    ListedRows listed{rows_by_list(buffers_.at("a"), list, first, count), Tensor(DType::u8, {0}), {}};
+    if (const auto found = buffers_.find("sfa"); found != buffers_.end()) {
+      const OperandSource all = matrix_of("a", "sfa", type, 0);
+      listed.scales = Tensor(DType::u8, {scale_bytes(ScaleForm::tile, 1, count, all.blocks())});
+      for (std::int64_t r = 0; r < count; ++r) {
+        const auto row = static_cast<std::int64_t>(list.at(first + r));
+        for (std::int64_t j = 0; row >= 0 && row < all.rows() && j < all.blocks(); ++j)
+          listed.scales.bytes[static_cast<std::size_t>(scale_offset(ScaleForm::tile, count, all.blocks(), 0, r, j))] =
+              all.scales[static_cast<std::size_t>(all.scale_place(0, row, j))];
+      }
+    }
+    listed.source = {type, listed.values.view(), listed.scales.bytes, ScaleForm::tile, k_};
+    return listed;
+  }
+  /// Says so where rows are wrong that are right with rows first to first + rows of a.
+  void add_list_not_followed(std::int64_t number, const GroupRows& group, const TensorView& d,
+                             Comparison& result) const {
+    if (result.mismatches.empty() || gemm_tcgen05::is_quantized(c_)) return;
+    if (group.first + group.rows > buffers_.at("a").shape[1]) return;
+    Tensor in_order(DType::s32, {group.rows});
+    for (std::int64_t r = 0; r < group.rows; ++r) in_order.set(r, static_cast<double>(group.first + r));
+    const ListedRows unlisted = rows_of_list(in_order.view(), 0, group.rows);
+    if (check(number, 1, unlisted.source, d, group).problems.empty())
+      result.problems.emplace_back("the list of rows is not followed: row i of d has row i of a");
   }
   /// Matrices first to first + count of an operand b.
   OperandSource of_b(const char* values, const char* scales, std::int64_t first, std::int64_t count) const {

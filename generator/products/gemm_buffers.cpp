@@ -118,6 +118,11 @@ BufferSpec in_group_tiles(const GemmLaunch& p, BufferSpec buffer) {
   return buffer;
 }
 
+BufferSpec of_one_matrix(BufferSpec buffer) {
+  buffer.shape[0] = Expression(1);
+  return buffer;
+}
+
 // Scales of d: of blocks along its columns.
 BufferSpec d_scales(const GemmLaunch& p) {
   const int block = block_elements(block_format(p.facts.d_format));
@@ -198,7 +203,7 @@ std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& p) {
 std::string columns_of_d(const GemmLaunch& p) { return p.facts.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
 bool is_quantized(const GemmLaunch& p) { return p.facts.d_format != OutputFormat::plain; }
 bool has_group_tiles(const GemmLaunch& p) {
-  return p.facts.grouping == Grouping::contiguous && (p.scale_block > 0 || is_quantized(p));
+  return p.facts.grouping == Grouping::contiguous && ((p.scale_block > 0 && !p.is_gathered) || is_quantized(p));
 }
 
 void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
@@ -208,7 +213,7 @@ void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
     launch.tensor_maps.push_back(matrix_map(matrix_b(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (is_dual) launch.tensor_maps.push_back(matrix_map(matrix_b2(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (p.scale_block > 0) {
-    launch.tensor_maps.push_back(scale_map(p, "sfa", "m", p.sfa_box));
+    if (!p.is_gathered) launch.tensor_maps.push_back(scale_map(p, "sfa", "m", p.sfa_box));
     launch.tensor_maps.push_back(scale_map(p, "sfb", "n", p.sfb_box));
     if (is_dual) launch.tensor_maps.push_back(scale_map(p, "sfb2", "n", p.sfb_box));
   }
@@ -231,7 +236,8 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
   }
   if (is_dual) add_buffer(matrix_b2(p), alignment_of(p.b), launch);
   if (is_scaled) {
-    launch.buffers.push_back(in_group_tiles(p, scales("sfa", facts.a_type, "m")));
+    launch.buffers.push_back(p.is_gathered ? of_one_matrix(scales("sfa", facts.a_type, "a_rows"))
+                                           : in_group_tiles(p, scales("sfa", facts.a_type, "m")));
     launch.buffers.push_back(scales("sfb", facts.b_type, "n"));
     if (is_dual) launch.buffers.push_back(scales("sfb2", facts.b_type, "n"));
   }

@@ -208,6 +208,7 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
   if (has_c) from("beta", ParameterKind::f32, "beta");
   if (p.has_a_map) return;
   pointer("a");
+  if (p.is_gathered && p.scale_block > 0) pointer("sfa");
   if (p.is_gathered) pointer("indices");
   number("lda", ParameterKind::i64, Expression::parse("lda"));
   if (p.is_gathered) {

@@ -95,7 +95,7 @@ bool GemmMmaOperator::serves(const Gemm& problem) {
 
 void GemmMmaOperator::require_facts(const Gemm& problem) {
   require_kind(problem);
-  require_no_facts_of_wgmma(problem);
+  require_no_facts_of_wgmma(problem, true);
   require_epilogue_facts(problem);
   const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_mma::why_invalid_types(c); !verdict.ok())
@@ -253,6 +253,10 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::layout_of_groups:
       return "a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a group at any row; take "
              "masked groups, or make k of a contiguous";
+    case Rule::gather_without_groups:
+      return "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)";
+    case Rule::layout_of_gather:
+      return "a_layout mn with gather rows: a row's k is copied in units of 16 bytes; make k of a contiguous";
     case Rule::interleave_not_dividing:
       return fmt::format("interleave {}: it must divide {}, the columns of d that a warp has", found, bound);
     case Rule::swap_of_gate:
@@ -327,12 +331,13 @@ void add_operands(const Config& c, Plan& plan) {
   const ProductFacts& facts = c.facts;
   const auto loaded = [&](const char* name, OperandType type, Layout layout, const char* other) {
     std::string use = fmt::format("{}-major", layout == Layout::k_major ? "K" : other);
+    if (gemm_mma::is_gathered(c) && std::string_view(name) == "a") use += ", rows by a list";
     OperandPlan operand = gemm_mma::is_scaled(c)
                               ? scaled_operand(name, block_format(type), ScaleForm::tile, std::move(use))
                               : plain_operand(name, to_word(type), std::move(use));
     for (const TensorMapRecipe& map : plan.launch.tensor_maps)
       if (map.name == name) operand.tensor_map_type = std::string(to_string(map.type));
-    operand.swizzle = std::string(to_word(Swizzle::b128));
+    if (!operand.tensor_map_type.empty()) operand.swizzle = std::string(to_word(Swizzle::b128));
     plan.operands.push_back(std::move(operand));
   };
   loaded("a", facts.a_type, facts.a_layout, "M");
@@ -343,13 +348,18 @@ void add_operands(const Config& c, Plan& plan) {
     std::vector<std::pair<const char*, OperandType>> all{{"sfa", facts.a_type}, {"sfb", facts.b_type}};
     if (is_dual) all.emplace_back("sfb2", facts.b_type);
     for (const auto& [name, type] : all) {
-      OperandPlan scales = scale_operand(name, block_format(type), "tiles, by TMA to shared memory");
-      scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
-      scales.swizzle = std::string(to_word(Swizzle::none));
+      const bool has_map = !gemm_mma::is_gathered(c) || std::string_view(name) != "sfa";
+      OperandPlan scales =
+          scale_operand(name, block_format(type), has_map ? "tiles, by TMA to shared memory" : "tiles, rows by a list");
+      if (has_map) {
+        scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
+        scales.swizzle = std::string(to_word(Swizzle::none));
+      }
       plan.operands.push_back(std::move(scales));
     }
   }
   add_groups_operand(facts, plan.operands);
+  if (gemm_mma::is_gathered(c)) plan.operands.push_back(plain_operand("indices", "s32", "row of a that each row has"));
   if (gemm_mma::is_quantized(c)) {
     add_quantized_operands(block_format(facts.d_format), plan.operands);
   } else {
@@ -370,8 +380,10 @@ void add_smem(const Config& c, Plan& plan) {
        {std::pair(layout.a, a), std::pair(layout.b, b), std::pair(layout.sfa, "scales of " + a),
         std::pair(layout.sfb, "scales of " + b)}) {
     if (region.bytes == 0) continue;
-    std::vector<MemoryPhase> phases = {{fmt::format("{} on its way", name), "load", "barrier full"},
-                                       {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
+    const bool is_listed = gemm_mma::is_gathered(c) && (name == a || name == "scales of " + a);
+    std::vector<MemoryPhase> phases = {
+        {fmt::format("{} on its way", name), is_listed ? "gather" : "load", "barrier full"},
+        {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
     // The sums lie over all slots, from those of A on.
     if (c.split_k > 1 && region.offset < gemm_mma::units(c) * gemm_mma::unit_bytes(c)) {
       phases.push_back({"sums of this CTA's part of K, being written", "consumer", "barrier of the cluster"});
@@ -396,7 +408,7 @@ GemmLaunch launch_of(const Config& config) {
   const auto [rows, columns] = tile_of(config);
   std::vector<std::uint32_t> a_box = extents_of(gemm_mma::a_box(config)), b_box = extents_of(gemm_mma::b_box(config));
   if (is_swapped) std::swap(a_box, b_box);
-  const bool is_bytes = gemm_mma::element_bits(config) == 4;
+  const bool is_bytes = gemm_mma::element_bits(config) == 4, is_gathered = gemm_mma::is_gathered(config);
   GemmLaunch launch{.facts = config.facts,
                     .tiles = {.tile_m = rows, .tile_n = columns, .split_k = config.split_k},
                     .is_swapped = is_swapped,
@@ -404,13 +416,15 @@ GemmLaunch launch_of(const Config& config) {
                     .threads = gemm_mma::num_threads(config),
                     .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
                     .a = {.box = std::move(a_box),
-                          .is_padded = gemm_mma::is_padded(config, config.facts.a_type),
+                          .is_padded = gemm_mma::is_padded(config, config.facts.a_type) && !is_gathered,
                           .is_bytes = is_bytes},
                     .b = {.box = std::move(b_box),
                           .is_padded = gemm_mma::is_padded(config, config.facts.b_type),
                           .is_bytes = is_bytes},
                     .has_d_map = false,
                     .has_tensor_scales = gemm_mma::has_tensor_scales(config),
+                    .is_gathered = is_gathered,
+                    .has_a_map = !is_gathered,
                     .pitch_remedy = "pad the rows of {}, which need not be dense"};
   if (gemm_mma::is_scaled(config)) {
     launch.scale_block = gemm_mma::scale_block(config);
@@ -428,7 +442,7 @@ void GemmMmaOperator::describe(const Config& config, Plan& plan) {
   const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
   const bool moves_registers = budget.consumer != budget.entry;
   if (moves_registers) plan.entry_registers = budget.entry;
-  for (int i = 0; i < gemm_mma::kNumRoles; ++i) {
+  for (int i = 0; i < gemm_mma::num_roles(config); ++i) {
     const gemm_mma::Role role = gemm_mma::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, moves_registers ? role.registers : 0});
   }

@@ -133,7 +133,7 @@ std::span<const Selector> gemm_fields() {
       field<&Gemm::activation>("activation", "activation", "what is applied to the sums"),
       field<&Gemm::grouping>("grouping", "grouping",
                              "l groups of rows, each with a b of its own: one behind the other, or masked"),
-      field<&Gemm::gather>("gather", "gather", "rows of groups have the rows of a that a list names (sm_90a)"),
+      field<&Gemm::gather>("gather", "gather", "rows of groups have the rows of a that a list names (not tcgen05)"),
       field<&Gemm::a_scale_block>("a-scale-block", "a_scale_block",
                                   "elements of an 8-bit a that share an fp32 factor: 128 of a row, or of 128 rows"),
       field<&Gemm::b_scale_block>("b-scale-block", "b_scale_block", "the same of b"),

@@ -45,15 +45,20 @@ std::string product_arguments(const GemmLaunch& launch) {
   const ProductFacts& facts = launch.facts;
   const bool has_c = facts.c == Addend::matrix, is_dual = facts.gate == Gate::dual;
   const bool is_scaled = launch.scale_block > 0, has_scales = launch.has_tensor_scales;
+  const char* const a_map = launch.is_gathered ? "b" : "a";  // where there is no map, another stands, never read
   return fmt::format(
-      "{{a, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, {}, {}}}",
-      is_dual ? "b2" : "b", is_scaled ? "sfa, sfb" : "a, b", is_scaled && is_dual ? "sfb2" : "b",
-      launch.has_d_map && !is_quantized(launch) ? "d" : "a",
+      "{{{}, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, {}, {}{}}}",
+      a_map, is_dual ? "b2" : "b",
+      is_scaled ? (launch.is_gathered ? "b, sfb" : "sfa, sfb") : fmt::format("{}, b", a_map),
+      is_scaled && is_dual ? "sfb2" : "b", launch.has_d_map && !is_quantized(launch) ? "d" : a_map,
       facts.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
       is_quantized(launch) ? "sfd" : "nullptr", facts.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
       has_c ? "c" : "nullptr", facts.bias != Bias::none ? "bias" : "nullptr",
       has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
-      has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f");
+      has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f",
+      !launch.is_gathered ? ""
+      : is_scaled         ? ", a, sfa, static_cast<const int*>(indices), lda, a_rows"
+                          : ", a, nullptr, static_cast<const int*>(indices), lda, a_rows");
 }
 
 const char* bias_note(const ProductFacts& facts) {
@@ -83,15 +88,14 @@ void require_no_weights(const Gemm& problem) {
     throw Error(ErrorKind::unsupported, "gemm: b_group and zero_points are for b_dtype int4");
 }
 
-void require_no_facts_of_wgmma(const Gemm& problem) {
+void require_no_facts_of_wgmma(const Gemm& problem, bool has_gather) {
   require_no_weights(problem);
-  if (problem.gather != Gather::none)
+  if (problem.gather != Gather::none && !has_gather)
     throw Error(
         ErrorKind::unsupported,
-        fmt::format("gemm: gather = {}: products that gather a's rows have kernels for sm_90a (wgmma), none for "
-                    "{}: gather the rows first (rows, chain gather+same)",
-                    to_word(problem.gather),
-                    problem.mma_kind == MmaKind::mma_f16 ? "mma.sync" : problem.arch.to_string()));
+        fmt::format("gemm: gather = {}: products that gather a's rows have kernels for sm_90a (wgmma) and by mma.sync "
+                    "(sm_120, sm_121), none for {}: gather the rows first (rows, chain gather+same)",
+                    to_word(problem.gather), problem.arch.to_string()));
   if (problem.a_scale_block == ScaleBlock::none && problem.b_scale_block == ScaleBlock::none) return;
   throw Error(ErrorKind::unsupported,
               fmt::format("gemm: a_scale_block = {}, b_scale_block = {}: products with fp32 factors of blocks of 128 "

@@ -29,7 +29,7 @@ std::string product_arguments(const GemmLaunch& launch);
 void require_no_weights(const Gemm& problem);
 /// Throws Error{unsupported} for rows by a list, and for fp32 factors of blocks of 128: wgmma's promoted sums alone are
 /// multiplied by them.
-void require_no_facts_of_wgmma(const Gemm& problem);
+void require_no_facts_of_wgmma(const Gemm& problem, bool has_gather = false);
 
 /// Operands beside a, b, their scales and d: groups, c, bias, factors.
 /// A block-scaled d, its scales and their factor.

@@ -33,6 +33,11 @@ struct ProductParams {
   long long c_stride_l;
   float alpha;
   float beta;
+  const void* a_pointer = nullptr;  // facts.gather only, from here on
+  const void* sfa_pointer = nullptr;
+  const int* indices = nullptr;
+  long long lda = 0;
+  int a_rows = 0;
 };
 
 }  // namespace tessera::gemm

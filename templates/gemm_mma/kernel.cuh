@@ -1,12 +1,13 @@
 // Matrix product by mma.sync, warp-specialised: one warp loads, the others multiply and store, on their own from the
-// ring on. Roles: producer.cuh, consumer.cuh (fragments.cuh, split.cuh, epilogue.cuh); gemm/product_walk.cuh says who
-// takes which tile.
+// ring on. Roles: producer.cuh, gather.cuh, consumer.cuh (fragments.cuh, split.cuh, epilogue.cuh);
+// gemm/product_walk.cuh says who takes which tile.
 #pragma once
 
 #include "common/illegal_config.cuh"
 #include "common/ring.cuh"
 #include "gemm/product_params.cuh"
 #include "gemm_mma/consumer.cuh"
+#include "gemm_mma/gather.cuh"
 #include "gemm_mma/producer.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
@@ -17,11 +18,13 @@
 
 namespace tessera::gemm_mma {
 
-// A full barrier takes one arrival (the loading thread, with the bytes), an empty one that of every warp that reads.
+// A full barrier takes one arrival (the loading thread, with the bytes) and those of the lanes that copy rows by a
+// list, an empty one that of every warp that reads.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
-  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, consumer_warps(C));
+  constexpr int kLoaders = 1 + (is_gathered(C) ? 32 * kGatherWarps : 0);
+  common::init_ring<C.stages>(smem + kOffsets.full[0], kLoaders, consumer_warps(C));
   ptx::fence_mbarrier_init();
 }
 
@@ -35,11 +38,11 @@ __device__ __forceinline__ void kernel(const gemm::ProductParams& params) {
   if (threadIdx.x < 32 && ptx::elect_sync()) init_barriers<C>(smem);
   // Another warp fetches the maps meanwhile: the first load needs them.
   if (threadIdx.x == kWarpgroupThreads) {
-    ptx::prefetch_tensormap(params.a);
+    if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
     if constexpr (products(C) == 2) ptx::prefetch_tensormap(params.b2);
     if constexpr (is_scaled(C)) {
-      ptx::prefetch_tensormap(params.sfa);
+      if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.sfa);
       ptx::prefetch_tensormap(params.sfb);
     }
   }
@@ -49,6 +52,8 @@ __device__ __forceinline__ void kernel(const gemm::ProductParams& params) {
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
+    if constexpr (is_gathered(C))
+      if (threadIdx.x / 32 >= kFirstGatherWarp) RowGatherer<C>{params, smem}.run();
     if constexpr (C.split_k > 1) {
       // The consumers' barrier between the parts of K is the whole cluster's.
       __syncwarp();

@@ -36,7 +36,9 @@ struct Scales {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       // A warp of few rows has fewer than its threads could take: the others' cells are not looked at.
-      const int of_warp = row_of_cell(i), product = kRows == kOfProduct ? 0 : of_warp / kOfProduct;
+      // Rows by a list have no cells behind the tile's last row.
+      const int of_warp = kIsA && is_gathered(C) ? row_of_cell(i) % kRows : row_of_cell(i),
+                product = kRows == kOfProduct ? 0 : of_warp / kOfProduct;
       const int row = within + warp * kOfProduct + of_warp - product * kOfProduct;
       const unsigned tile = region + slot * kSlotBytes + product * scale_slot_bytes(C, kTile) +
                             (row / kTileRows % row_tiles(kTile) * scale_tiles(C) + scale_tile(C, chunk)) * kTileBytes;

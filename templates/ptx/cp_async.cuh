@@ -1,4 +1,4 @@
-// cp.async: copies of 4 or 16 bytes from global to shared memory, each started by a thread. They write through the
+// cp.async: copies of 4, 8 or 16 bytes from global to shared memory, each started by a thread. They write through the
 // generic proxy: before wgmma or TMA reads, a fence.proxy.async must follow in a thread that knows them to be complete.
 #pragma once
 
@@ -8,6 +8,12 @@ namespace tessera::ptx {
 // nothing is read.
 __device__ __forceinline__ void cp_async_16(unsigned destination, const void* source, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes)
+               : "memory");
+}
+
+// PTX ISA "cp.async", PTX 7.4, sm_80. 8 bytes, of which the first `bytes` are read and the others are zeros.
+__device__ __forceinline__ void cp_async_8(unsigned destination, const void* source, int bytes) {
+  asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 8, %2;" ::"r"(destination), "l"(source), "r"(bytes)
                : "memory");
 }
 

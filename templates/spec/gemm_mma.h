@@ -29,6 +29,9 @@
 // With a dual gate a slot has tile_n rows of B2 behind those of B, and a warp half of its columns from each; with an
 // interleaved one columns of both stand in turn. Either way a warp has gate and up of the same columns of D.
 //
+// Groups of rows may have rows of A by a list (facts.gather): A is [a_rows, k] and its scales those of a_rows rows,
+// both one matrix, and row i of D takes row indices[i] of A, or zeros where that is none (gather.cuh).
+//
 // Of shared memory a CTA has 101,376 bytes there. Configs keep to that on Hopper too, so that what runs on the one is
 // what was compiled for the other.
 //
@@ -36,6 +39,7 @@
 //   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
 //             nvfp4, mxfp4 by mxfp4: as u8, so that k is k / 2, two values a byte
 //             mxfp4 beside mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be anything
+//             a gathered A and its scales have no map
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
 // Entry parameters, in this order (with swap_ab b before a, sfb before sfa, n before m):
@@ -43,7 +47,8 @@
 //   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (facts.c only);
 //   bias (facts.bias only); float* scale_a, scale_b, scale_b2 (8-bit types whose D is not s32, and nvfp4; the last one
 //   with dual; may be null: 1); int m, n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l
-//   (facts.c only); float alpha (D not s32); float beta (c)
+//   (facts.c only); float alpha (D not s32); float beta (c); a, sfa (block-scaled types only), int* indices,
+//   long long lda, int a_rows (gather)
 // Launch: grid.x CTAs, one for each SM or for each tile, with a split K a cluster of split_k for each tile; block
 // num_threads(); dynamic shared memory smem_layout().total_bytes.
 #pragma once
@@ -87,6 +92,7 @@ inline constexpr int kMaxTile = 256;     // rows that one TMA box has
 inline constexpr int kStepBytes = 128;   // of K: a swizzle span
 inline constexpr int kBlock = 16;        // rows and columns that one ldmatrix fetches, and M of mma.sync
 inline constexpr int kLeastColumns = 8;  // N of mma.sync
+inline constexpr int kFirstGatherWarp = 2, kGatherWarps = 2;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -98,6 +104,8 @@ enum class Rule {
   promoted_sums,             // 1; 0
   gate_and_addend,           // 1; 0
   layout_of_groups,          // 1; 0
+  gather_without_groups,     // 1; 0
+  layout_of_gather,          // 1; 0
   interleave_not_dividing,   // interleave; columns of D that a warp has
   swap_of_gate,              // 1; 0
   swap_of_blocks,            // 1; 0
@@ -120,6 +128,7 @@ enum class Rule {
 };
 
 TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.swap_ab == SwapAb::on; }
+TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
 // Of what the kernel calls A and B.
 TESSERA_HD constexpr OperandType a_type(const Config& c) { return is_swapped(c) ? c.facts.b_type : c.facts.a_type; }
 TESSERA_HD constexpr OperandType b_type(const Config& c) { return is_swapped(c) ? c.facts.a_type : c.facts.b_type; }
@@ -184,7 +193,8 @@ struct RegisterBudget {
   int consumer = 0;
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  return consumer_warps(c) == kMaxConsumerWarps ? RegisterBudget{168, 40, 232} : RegisterBudget{255, 255, 255};
+  if (consumer_warps(c) != kMaxConsumerWarps) return {255, 255, 255};
+  return is_gathered(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 40, 232};
 }
 
 // An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall.
@@ -284,6 +294,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
   if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
     return {Rule::layout_of_groups, 1, 0};
+  if (is_gathered(c) && c.facts.grouping == Grouping::none) return {Rule::gather_without_groups, 1, 0};
+  if (is_gathered(c) && c.facts.a_layout == Layout::mn_major) return {Rule::layout_of_gather, 1, 0};
   if (c.facts.accumulation == Accumulation::promoted) return {Rule::promoted_sums, 1, 0};
   return {};
 }
@@ -350,14 +362,15 @@ TESSERA_HD constexpr int units_of_warp(const Config& c) {
 TESSERA_HD constexpr int units(const Config& c) { return consumer_warps(c) * units_of_warp(c); }
 TESSERA_HD constexpr int unit_bytes(const Config& c) { return unit_groups(c) * 8 * kBlock * 4; }
 
-inline constexpr int kNumRoles = 3;
+TESSERA_HD constexpr int num_roles(const Config& c) { return is_gathered(c) ? 4 : 3; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
+  if (is_gathered(c) && index == 2) return {"gather", kFirstGatherWarp, kGatherWarps, budget.producer};
   switch (index) {
     case 0:
       return {"load", 0, 1, budget.producer};
     case 1:
-      return {"idle", 1, 3, budget.producer};
+      return {"idle", 1, is_gathered(c) ? kFirstGatherWarp - 1 : 3, budget.producer};
     default:
       return {"consumer", 4, consumer_warps(c), budget.consumer};
   }

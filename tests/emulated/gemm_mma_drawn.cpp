@@ -1,6 +1,6 @@
 // Products by mma.sync of drawn types, layouts, gates, groups, epilogues, tiles and shapes, in the emulator with its
 // race detector, against float64: whole numbers exactly. A run takes a few draws, always the same ones; with
-// TESSERA_ALL_CASES=1 as many as kAllDraws. `gather` is not among the facts: it is wgmma's (sm_90a).
+// TESSERA_ALL_CASES=1 as many as kAllDraws.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -107,7 +107,9 @@ class Draw {
     }
     const std::int64_t groups = pick(0, 5);
     const bool is_grouped = groups > 2;
+    const bool is_gathered = is_grouped && one_in(2);
     if (is_grouped) set("grouping", groups > 3 ? "contiguous" : "masked");
+    if (is_gathered) set("gather", "rows");
     if (!is_grouped && is_plain && !is_quantized && one_in(4)) set("swap_ab", "on");
     if (!is_grouped && one_in(4)) set("split_k", std::to_string(pick(2, 4)));
     if (!one_in(3)) {
@@ -120,9 +122,10 @@ class Draw {
     const std::int64_t m = one_in(3) ? pick(1, 16) : pick(1, 200);
     const std::int64_t n = std::max(unit, pick(1, 200) / unit * unit);
     test.sizes = {{"m", m}, {"n", n}, {"k", k}, {"l", is_grouped ? pick(1, 5) : pick(1, 2)}};
-    // Beside mxfp8 rows of mxfp4 have room for whole boxes of 128 values.
+    if (is_gathered) test.sizes["a_rows"] = pick(1, 150);
+    // Beside mxfp8 rows of mxfp4 have room for whole boxes of 128 values, where boxes are what copies them.
     const auto row_pitch = [&](const std::string& type, const std::string& other, std::int64_t elements) {
-      if (bits_of(type) == 4 && bits_of(other) == 8) return pitch((elements + 127) / 128 * 128, kPaddedBits);
+      if (bits_of(type) == 4 && bits_of(other) == 8 && !(is_gathered && &type == &a)) return pitch((elements + 127) / 128 * 128, kPaddedBits);
       return pitch(elements, bits_of(type));
     };
     test.sizes["lda"] = row_pitch(a, b, is_a_mn ? m : k);

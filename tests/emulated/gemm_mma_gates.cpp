@@ -1,6 +1,7 @@
 // Gates and groups by mma.sync, under several schedules: gate and up by two operands, and in turn in columns of one, by
 // every interleave that a quad exchanges or a warp has apart; groups of rows, contiguous and masked, empty ones and
-// ones that end anywhere in a tile. Scales are surrounded by NaN codes, rows by NaN values: neither reaches a result.
+// ones that end anywhere in a tile, also with rows of a by a list. Scales are surrounded by NaN codes, rows by NaN
+// values: neither reaches a result.
 #include <doctest/doctest.h>
 
 #include "tests/emulated/gemm_tcgen05_run.h"
@@ -179,6 +180,53 @@ const ProductCase kGroupsByMma[] = {
      {50, 33, 2}},
 };
 
+const ProductCase kGathersByMma[] = {
+    {"bf16, contiguous groups, rows by a list, gate and up in turn, more slots than steps",
+     {{"arch", "sm_90a"},
+      {"mma_kind", "mma.f16"},
+      {"grouping", "contiguous"},
+      {"gather", "rows"},
+      {"gate", "interleaved"},
+      {"interleave", "8"},
+      {"tile_m", "64"},
+      {"tile_n", "128"}},
+     {{"m", 150}, {"n", 208}, {"k", 200}, {"l", 4}, {"a_rows", 40}, {"lda", 208}},
+     Fill::standard,
+     {65, 0, 1, 70}},
+    {"nvfp4, masked groups, rows by a list with their scales, two tiles of scales a tile, c",
+     {{"arch", "sm_120a"},
+      {"dtype", "nvfp4"},
+      {"grouping", "masked"},
+      {"gather", "rows"},
+      {"c", "matrix"},
+      {"tile_m", "256"},
+      {"tile_n", "64"}},
+     {{"m", 150}, {"n", 70}, {"k", 560}, {"l", 3}, {"a_rows", 300}, {"lda", 576}, {"ldb", 576}},
+     Fill::standard,
+     {150, 0, 9}},
+    {"mxfp4 by mxfp8, contiguous groups, rows by a list that are unpacked on their way, few rows",
+     {{"arch", "sm_121a"},
+      {"dtype", "mxfp4"},
+      {"b_dtype", "mxfp8_e4m3"},
+      {"grouping", "contiguous"},
+      {"gather", "rows"},
+      {"tile_m", "16"},
+      {"tile_n", "64"}},
+     {{"m", 60}, {"n", 70}, {"k", 288}, {"l", 3}, {"a_rows", 200}},
+     Fill::standard,
+     {20, 1, 33}},
+    {"e4m3, masked groups, rows by a list, k within a step",
+     {{"arch", "sm_120f"},
+      {"dtype", "e4m3"},
+      {"grouping", "masked"},
+      {"gather", "rows"},
+      {"tile_m", "32"},
+      {"tile_n", "32"}},
+     {{"m", 40}, {"n", 33}, {"k", 72}, {"l", 2}, {"a_rows", 5}, {"lda", 80}, {"ldb", 80}},
+     Fill::standard,
+     {40, 33}},
+};
+
 const ProductCase kQuantizedByMma[] = {
     {"bf16 to nvfp4, exact, tiles of fewer rows than a tile of scales has, two matrices",
      {{"arch", "sm_120a"}, {"d_dtype", "nvfp4"}, {"bias", "column"}, {"tile_m", "64"}, {"tile_n", "64"}},
@@ -241,6 +289,14 @@ TEST_CASE("products by mma.sync: groups of rows") {
   using enum emulator::Schedule;
   for (const ProductCase& test : kGroupsByMma)
     if (testing::takes_next_case(6)) check_product(test, *compiler, {fair, eager, adversarial});
+}
+
+TEST_CASE("products by mma.sync: groups whose rows of a a list names") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) return;
+  using enum emulator::Schedule;
+  for (const ProductCase& test : kGathersByMma)
+    if (testing::takes_next_case(4)) check_product(test, *compiler, {fair, eager, lazy, adversarial, split, weak});
 }
 
 }  // namespace tessera::gemm_mma_gates_test

@@ -101,6 +101,15 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
   Buffer& buffer = buffers_[spec.name];
   if (spec.name == "groups") {
     buffer.memory = groups();
+  } else if (spec.name == "indices") {
+    // Rows that there are, and numbers that name none; some more than once.
+    buffer.memory = Tensor(DType::s32, {shape[0] * strides[0]});
+    const reference::CounterRandom random(kSeed, stream);
+    for (std::int64_t i = 0; i < buffer.memory.elements(); ++i)
+      buffer.memory.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i), -1, size("a_rows"))));
+  } else if (spec.name == "sfa" && facts_of(plan_).gather != Gather::none) {
+    buffer.memory = reference::random_operand_scales(operand_type_of(plan_, "sfa"), 1, size("a_rows"), size("k"),
+                                                     test_.fill, kSeed, stream);
   } else if (spec.name == "sfa" && facts_of(plan_).grouping == Grouping::contiguous) {
     const Tensor values = groups();
     buffer.memory = reference::random_group_scales(

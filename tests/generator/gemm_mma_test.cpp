@@ -172,6 +172,32 @@ TEST_CASE("mma products: gates and groups have operands and names of their own")
   CHECK(rows_of(config({{"grouping", "contiguous"}, {"m", "256"}, {"n", "4096"}, {"k", "4096"}, {"l", "32"}})) == 16);
 }
 
+TEST_CASE("mma products: rows by a list have no map, nor their scales, and warps that copy them") {
+  for (const char* const dtype : {"bf16", "e4m3", "nvfp4", "mxfp8_e4m3"}) {
+    CAPTURE(dtype);
+    const Plan listed = plan(
+        {{"arch", "sm_120a"}, {"dtype", dtype}, {"grouping", "contiguous"}, {"gather", "rows"}, {"d_dtype", "bf16"}});
+    CHECK(listed.kernel.find("_contiguous_gather") != std::string::npos);
+    for (const TensorMapRecipe& map : listed.launch.tensor_maps) CHECK((map.name == "b" || map.name == "sfb"));
+    CHECK(std::count_if(listed.roles.begin(), listed.roles.end(),
+                        [](const RolePlan& role) { return role.name == "gather" && role.warps == 2; }) == 1);
+    // One matrix of a, and its scales in tiles of its own rows: the list says which group takes which.
+    for (const BufferSpec& buffer : listed.launch.buffers)
+      if (buffer.name == "a" || buffer.name == "sfa") {
+        CHECK(buffer.shape[0].text() == "1");
+        CHECK(buffer.shape[1].text().find("a_rows") != std::string::npos);
+      }
+  }
+  // Values of four bits that TMA would unpack beside mxfp8 are copied as they are: no row of whole boxes is asked for.
+  for (const DomainRule& rule : plan({{"arch", "sm_120a"},
+                                      {"dtype", "mxfp4"},
+                                      {"b_dtype", "mxfp8_e4m3"},
+                                      {"grouping", "masked"},
+                                      {"gather", "rows"}})
+                                    .launch.domain)
+    CHECK(rule.message.find("lda must be at least") == std::string::npos);
+}
+
 TEST_CASE("mma products: 8-bit types have factors, and their own sums") {
   const auto has = [](const Plan& plan, const char* name) {
     return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
@@ -286,6 +312,12 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "of the instruction");
   CHECK(refusal(on_120({{"gate", "dual"}, {"bias", "column"}})) ==
         "gemm bf16, dual: gate dual with c, bias or an activation: a gate is all that happens to its sums");
+  CHECK(refusal(on_120({{"gather", "rows"}})) ==
+        "gemm bf16, gathered rows: gather rows without groups: it is for rows of groups; gather the rows first (rows, "
+        "chain gather+same)");
+  CHECK(refusal(on_120({{"grouping", "masked"}, {"gather", "rows"}, {"a_layout", "mn"}})) ==
+        "gemm bf16, masked groups, gathered rows: a_layout mn with gather rows: a row's k is copied in units of 16 "
+        "bytes; make k of a contiguous");
   CHECK(refusal(on_120({{"grouping", "contiguous"}, {"a_layout", "mn"}})) ==
         "gemm bf16, contiguous groups: a_layout mn with contiguous groups: a copy begins at a multiple of 16 bytes, a "
         "group at any row; take masked groups, or make k of a contiguous");

@@ -323,8 +323,8 @@ TEST_CASE("products of groups: what is refused, tiles for a group's rows, and wh
         "gemm bf16, masked groups, gathered rows: a_layout mn with gather rows: a row's k is copied in units of 16 "
         "bytes; make k of a contiguous");
   CHECK(refusal(grouped("masked", {{"gather", "rows"}, {"arch", "sm_100a"}})) ==
-        "gemm: gather = rows: products that gather a's rows have kernels for sm_90a (wgmma), none for sm_100a: gather "
-        "the rows first (rows, chain gather+same)");
+        "gemm: gather = rows: products that gather a's rows have kernels for sm_90a (wgmma) and by mma.sync (sm_120, "
+        "sm_121), none for sm_100a: gather the rows first (rows, chain gather+same)");
   CHECK(refusal(grouped("contiguous", {{"gather", "rows"}, {"cluster_n", "2"}}))
             .find("cluster_n 2, 1 allowed with gather rows: each CTA copies its own rows of a") != std::string::npos);
   // As many rows as a group has, whichever way they are counted.

@@ -86,7 +86,9 @@ inline void add_mma_products(std::vector<Problem>& problems) {
       problems.push_back(problem_of("gemm", {{"arch", arch}, {"dtype", a}, {"b_dtype", b}}));
   // Gates, groups, and few rows: transposed, k in parts.
   for (const char* const dtype : {"bf16", "e4m3", "s8"}) {
-    for (const char* const grouping : {"contiguous", "masked"}) add({{"dtype", dtype}, {"grouping", grouping}});
+    for (const char* const grouping : {"contiguous", "masked"})
+      for (const char* const gather : {"none", "rows"})
+        add({{"dtype", dtype}, {"grouping", grouping}, {"gather", gather}});
     for (const char* const interleave : {"1", "2", "4", "8", "16"})
       add({{"dtype", dtype}, {"gate", "interleaved"}, {"interleave", interleave}});
     add({{"dtype", dtype}, {"gate", "dual"}, {"m", "16"}});
