@@ -375,6 +375,29 @@ class Sweep {
       for (const DType b_dtype : {DType::e4m3, DType::e5m2})
         for (const DType d : {DType::f32, DType::bf16})
           list.push_back({.dtype = dtype, .b_dtype = b_dtype, .d_dtype = d, .mma_kind = MmaKind::mma_f16});
+    // Groups, with and without a list of rows.
+    constexpr int kTilesOfGroups[][3] = {{0, 0, 0},    {128, 256, 2}, {64, 64, 6},  {16, 64, 8},
+                                         {256, 64, 2}, {32, 128, 4},  {128, 128, 3}};
+    for (const DType dtype : {DType::bf16, DType::f16, DType::e4m3})
+      for (const Grouping grouping : {Grouping::contiguous, Grouping::masked})
+        for (const Gather gather : {Gather::none, Gather::rows})
+          for (int i = 0; i < 3; ++i, ++turn) {
+            Gemm p{.dtype = dtype, .grouping = grouping, .mma_kind = MmaKind::mma_f16};
+            p.gather = gather;
+            if (turn % 3 == 0) {
+              p.gate = Gate::interleaved;
+              p.interleave = 8;
+            } else {
+              p.c = turn % 2 == 1 ? Addend::matrix : Addend::none;
+              p.bias = turn % 5 == 2 ? Bias::column : turn % 5 == 4 ? Bias::group : Bias::none;
+            }
+            if (const auto& tile = kTilesOfGroups[turn % std::size(kTilesOfGroups)]; tile[0] != 0) {
+              p.tile_m = tile[0];
+              p.tile_n = tile[1];
+              p.stages = tile[2];
+            }
+            list.push_back(p);
+          }
     // Few rows: D transposed and as it is, k in parts.
     for (const DType dtype : {DType::bf16, DType::f16, DType::e4m3})
       for (const auto& [swap_ab, tile_m] :

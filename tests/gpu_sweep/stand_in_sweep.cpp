@@ -59,6 +59,8 @@ class Sweep {
         fmt::print("seed {}: {}: {}\n", seed, kernel_, problem);
         ++failures_;
       }
+      fmt::print("seed {}: {} after {:.1f} s\n", seed, kernel_,
+                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
       std::fflush(stdout);
     }
     fmt::print("{} attention kernels, {} products, {} bytes as on sm_120a, {} failures, seeds from {}\n", attentions_,
@@ -177,7 +179,13 @@ class Sweep {
                   {"n", std::max<std::int64_t>(unit, pick(1, 200) / unit * unit)},
                   {"k", k}};
     if (form < 2 || form > 3) test.sizes["l"] = pick(1, 2);
-    if (form == 2 || form == 3) test.sizes["l"] = pick(1, 3);
+    if (form == 2 || form == 3) {
+      test.sizes["l"] = pick(1, 3);
+      if (pick(0, 1) == 0) {
+        test.fields.emplace_back("gather", "rows");
+        test.sizes["a_rows"] = pick(1, 150);
+      }
+    }
     test.fill = pick(0, 1) == 0 ? reference::Fill::integer : reference::Fill::standard;
     return test;
   }
