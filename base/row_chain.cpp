@@ -20,6 +20,8 @@ namespace {
 /// A word for several parts: append_kv(128,halves) is join(128)+rope(0..127,halves)+same(0..127,paged)+
 /// same(128..255,paged).
 constexpr std::string_view kAppendKv = "append_kv";
+/// quantize(nvfp4,tile) is nvfp4(tile), and likewise of other formats.
+constexpr std::string_view kQuantize = "quantize";
 
 /// A word inside of parentheses: for which kinds, how it is read, and how it is written (empty: it is not set).
 struct Option {
@@ -288,24 +290,44 @@ class ChainReader {
   RowStep part() {
     const std::size_t first = at_;
     const std::string_view name = word();
+    const bool is_quantize = name == kQuantize;
     RowStep step;
-    if (!named(name, step)) {
-      std::vector<std::string_view> candidates{kAppendKv};
+    if (is_quantize) {
+      step = quantize(first);
+    } else if (!named(name, step)) {
+      std::vector<std::string_view> candidates{kAppendKv, kQuantize};
       for (const PartWord& part : part_words()) candidates.push_back(part.word);
       for (const Alias& alias : kAliases) candidates.push_back(alias.word);
       refuse(first, name.size(), name.empty() ? "a part is expected here" : "no such part", candidates);
     }
-    if (at_ < text_.size() && text_[at_] == '(') {
+    if (at_ < text_.size() && text_[at_] == (is_quantize ? ',' : '(')) {
       std::vector<Seen> seen;
       do {
         ++at_;
         seen.push_back(option(step));
         require_kept(step, seen);
       } while (at_ < text_.size() && text_[at_] == ',');
-      close();
+      if (!is_quantize) close();
     }
+    if (is_quantize) close();
     if (const std::string_view missing = missing_of(step); !missing.empty())
       refuse(first, at_ - first, std::string(missing), {});
+    return step;
+  }
+
+  /// Behind its word: (FORMAT, of which options may follow.
+  RowStep quantize(std::size_t first) {
+    if (at_ == text_.size() || text_[at_] != '(')
+      refuse(first, kQuantize.size(), "quantize(FORMAT) says in which format a row is written: quantize(nvfp4)", {});
+    const std::size_t at = ++at_;
+    const std::string_view format = word();
+    RowStep step;
+    if (!named(format, step) || (step.kind != RowPart::quantize && step.kind != RowPart::scaled_8)) {
+      std::vector<std::string_view> candidates{"mxfp8"};
+      for (const PartWord& part : part_words())
+        if (part.step.kind == RowPart::quantize || part.step.kind == RowPart::scaled_8) candidates.push_back(part.word);
+      refuse(at, format.size(), fmt::format("no such format: there are {}", fmt::join(candidates, ", ")), candidates);
+    }
     return step;
   }
 

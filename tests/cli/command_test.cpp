@@ -40,6 +40,18 @@ TEST_CASE("plan: sizes that no launch takes are told on stderr too, with --quiet
   }
 }
 
+TEST_CASE("a chain of rows, or a word of one, stands for its operator") {
+  Terminal terminal;
+  for (const auto& [word, chain] :
+       {std::pair("swiglu", "gate(silu)+same"), std::pair("quantize(nvfp4)", "nvfp4"),
+        std::pair("append_kv(64)", "join(64)+rope(0..63)+same(0..63,paged)+same(64..127,paged)")}) {
+    const Outcome outcome = terminal.run({"plan", word, "--columns", "128"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out.find(std::string("chain ") + chain) != std::string::npos);
+  }
+}
+
 TEST_CASE("exit codes and messages") {
   Terminal terminal;
   const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& message) {
@@ -57,6 +69,8 @@ TEST_CASE("exit codes and messages") {
         "convert_scales, gemv, pack_weights, quantize_blocks, rows, mhc_product, moe_route, topk, indexer) nor a shape "
         "list");
   fails({"plan", "fmah"}, 2, "did you mean fmha?");
+  fails({"plan", "rmsnorm+nvfp5"}, 2, "rmsnorm+nvfp5: nvfp5 (character 9): no such part, did you mean nvfp4?");
+  fails({"plan", "rmsnorm", "--chain", "rope"}, 2, "rmsnorm is a chain of rows already: leave --chain out");
   fails({"plan", "fmha", "--hed-dim", "64"}, 2, "unknown flag --hed-dim for plan, did you mean --head-dim?");
   fails({"plan", "fmha", "extra"}, 2, "unexpected argument 'extra' for plan");
   fails({"plan", "fmha", "--head-dim"}, 2, "--head-dim needs a value, N,...: elements of a head of q and k");

@@ -66,6 +66,9 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
   CHECK(canonical("rope(inverse,0..63)") == "rope(0..63,inverse)+same");
   CHECK(canonical("hadamard(64)+e4m3(128,columns)") == "hadamard(block=64)+e4m3(columns)");
   CHECK(canonical("silu_mul+mxfp8") == "gate(silu)+mxfp8_e4m3");
+  CHECK(canonical("quantize(nvfp4)") == "nvfp4");
+  CHECK(canonical("rmsnorm+quantize(mxfp8,tile,0..63)") == "rmsnorm+mxfp8_e4m3(0..63,tile)");
+  CHECK(canonical("quantize(e4m3,64,pow2)+bf16") == canonical("e4m3(64,pow2)+bf16"));
   CHECK(canonical("neox_rope+bf16(scatter)") == "rope(halves)+bf16(scatter)");
   CHECK(canonical("dequant(mxfp8,tile)") == "dequant(mxfp8_e4m3,tile)+same");
   CHECK(canonical("dequant(e4m3)") == "dequant(e4m3)+same");
@@ -91,6 +94,13 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
   CHECK(chain_refused("nvfp4(tiles)") ==
         "chain = nvfp4(tiles): tiles (character 7): options here are FIRST..LAST, tile, global, scatter, did you mean "
         "tile?");
+  CHECK(chain_refused("quantize") ==
+        "chain = quantize: quantize (character 1): quantize(FORMAT) says in which format a row is written: "
+        "quantize(nvfp4)");
+  CHECK(chain_refused("quantize(bf16)") ==
+        "chain = quantize(bf16): bf16 (character 10): no such format: there are mxfp8, nvfp4, mxfp4, mxfp8_e4m3, "
+        "mxfp8_e5m2, e4m3");
+  CHECK(chain_refused("quantize(nvfp4,tile") == "chain = quantize(nvfp4,tile: a ) is missing");
   CHECK(chain_refused("append_kv+bf16") ==
         "chain = append_kv+bf16: append_kv (character 1): append_kv(COLUMNS) says how many columns a row of k has, and "
         "one of v");
