@@ -382,7 +382,7 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
                                 w.step.grid[0].text());
   if (ends_in_product(c.chain)) {
     w.step.grid[0] = Expression(rows::parts_of_product(c.columns));
-    w.step.grid[1] = expression("min(ceil_div(rows, {}), {})", c.rows_of_cta, rows::most_turns(c.columns));
+    w.step.grid[1] = expression("min(ceil_div(rows, {}), {})", c.rows_of_cta, rows::most_turns(c));
   }
   w.step.cluster[0] = static_cast<std::uint32_t>(c.ctas_of_row);
   w.step.block[0] = static_cast<std::uint32_t>(rows::threads_of_cta(c));

@@ -34,7 +34,7 @@ namespace {
 
 constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024, 2048, 4096, 8192};
 constexpr int kCtasOfRow[] = {1, 2, 4, 8};
-constexpr int kRowsOfProduct[] = {128, 64, 256};
+constexpr int kRowsOfProduct[] = {128, 64};
 constexpr int kThreadsOfCta = 256, kLeastShared = 512, kLeastOfShare = 128;
 constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
 constexpr Hint kFewRows = 512;    // for which a row gets more threads
@@ -275,6 +275,9 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("mhc_post(product) in a chain of {}: it stands alone", counted(verdict.found, "part"));
     case Rule::product_rows:
       return fmt::format("{} rows in a CTA: with mhc_post(product) multiples of {} up to 256", found, bound);
+    case Rule::product_smem:
+      return fmt::format("{} rows in a CTA, for which {} bytes of shared memory are too few: take fewer rows", found,
+                         bound);
     case Rule::no_sink:
       return "a chain that writes nothing: end it with bf16, nvfp4, ... ";
   }
@@ -299,7 +302,9 @@ void RowsOperator::describe(const Config& config, Plan& plan) {
   plan.smem_bytes = rows::smem_bytes(config);
   if (ends_in_product(config.chain)) {
     plan.smem.push_back({"weights, split", 0, rows::kSplitBytes, 1, {}});
-    plan.smem.push_back({"mix of rows", rows::kSplitBytes, plan.smem_bytes - rows::kSplitBytes, 1, {}});
+    const int ring = rows::ring_of_product(config), stages = rows::stages_of_product(config);
+    plan.smem.push_back({"mix of rows", rows::kSplitBytes, ring - rows::kSplitBytes, 1, {}});
+    plan.smem.push_back({"streams", ring, plan.smem_bytes - ring, stages, {}});
     plan.roles = {
         {.name = "rows", .first_warp = 0, .warps = rows::threads_of_cta(config) / rows::kWarp, .registers = 0}};
     return;

@@ -37,14 +37,5 @@ __device__ __forceinline__ unsigned ld_global_u8_written(const void* p) {
   asm volatile("ld.global.u8 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
   return x;
 }
-// PTX ISA "ld", PTX 7.4, sm_75. 16-byte aligned; the 256 bytes around are fetched into the L2, a hint.
-__device__ __forceinline__ Vector4 ld_global_v4_written_256(const void* p) {
-  Vector4 v;
-  asm volatile("ld.global.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(p)
-               : "memory");
-  return v;
-}
 
 }  // namespace tessera::ptx

@@ -26,7 +26,9 @@ __device__ __forceinline__ void load_row(const Params& p, const Place& place, Va
     const int column = column_of<C>(place, j);
     raw[j] = zeros8<C.dtype>();
     if (place.source < 0 || (has_tail(C) && column >= C.columns)) continue;
-    if (S.kind == RowPart::join && column >= S.first) {
+    // Where all threads' vectors are on one side the compiler knows: two loads of one register cost more than one.
+    const int from = columns_to<C>(j), to = columns_to<C>(j + 1);
+    if (S.kind == RowPart::join && (from >= S.first || (to > S.first && column >= S.first))) {
       raw[j] = load8<C.dtype>(step.in, start2 + first - S.first + columns_to<C>(j));
     } else {
       raw[j] = load8<C.dtype>(p.x, start + first + columns_to<C>(j));

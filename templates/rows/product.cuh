@@ -7,6 +7,7 @@
 // streams are bf16 as they are stored.
 #pragma once
 
+#include "ptx/cp_async.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/shared_words.cuh"
 #include "rows/steps.cuh"
@@ -22,90 +23,110 @@ __device__ __forceinline__ void split_pair(unsigned low, unsigned high, unsigned
   second = ptx::cvt_pack<DType::bf16>(a - __uint_as_float(first << 16), b - __uint_as_float(first & 0xffff0000u));
 }
 
-// The weights of a part's columns to shared memory, [block][stream][step][tile of 8 rows][lane] of 16 bytes.
+// The weights of a part's columns to shared memory, [block][stream][step][tile of 8 rows][lane] of 16 bytes. A thread
+// has several loads on their way: one after the other they are most of the time of few rows.
 template <Config C>
 __device__ __forceinline__ void split_weights(const void* weights, int first, unsigned to) {
-  constexpr int kQuads = kPartColumns / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < kMixColumns * kStreams * kQuads; i += threads_of_cta(C)) {
-    const int quad = i % kQuads, stream = i / kQuads % kStreams, row = i / (kQuads * kStreams);
-    const int column = first + 4 * quad;
-    ptx::Vector4 v = {0, 0, 0, 0};
-    if (column < C.columns)
-      v = ptx::ld_global_v4_written(static_cast<const float*>(weights) +
-                                    static_cast<long long>(row * kStreams + stream) * C.columns + column);
-    ptx::Words4 words;
-    split_pair(v.x, v.y, words.x, words.z);
-    split_pair(v.z, v.w, words.y, words.w);
-    const int piece = ((quad / 8 * kStreams + stream) * kSteps + quad % 2) * kMixTiles + row / 8;
-    const int lane = row % 8 * 4 + quad / 2 % 4;
-    ptx::st_shared_v4(to + static_cast<unsigned>((piece * kWarp + lane) * 16), words);
+  constexpr int kQuads = kPartColumns / 4, kPieces = kMixColumns * kStreams * kQuads, kTogether = 12;
+#pragma unroll 1
+  for (int from = static_cast<int>(threadIdx.x); from < kPieces; from += kTogether * threads_of_cta(C)) {
+    ptx::Vector4 loaded[kTogether];
+#pragma unroll
+    for (int n = 0; n < kTogether; ++n) {
+      const int i = from + n * threads_of_cta(C), quad = i % kQuads, column = first + 4 * quad;
+      loaded[n] = {0, 0, 0, 0};
+      if (i < kPieces && column < C.columns)
+        loaded[n] = ptx::ld_global_v4_written(static_cast<const float*>(weights) +
+                                              static_cast<long long>(i / kQuads) * C.columns + column);
+    }
+#pragma unroll
+    for (int n = 0; n < kTogether; ++n) {
+      const int i = from + n * threads_of_cta(C);
+      const int quad = i % kQuads, stream = i / kQuads % kStreams, row = i / (kQuads * kStreams);
+      const ptx::Vector4& v = loaded[n];
+      ptx::Words4 words;
+      split_pair(v.x, v.y, words.x, words.z);
+      split_pair(v.z, v.w, words.y, words.w);
+      const int piece = ((quad / 8 * kStreams + stream) * kSteps + quad % 2) * kMixTiles + row / 8;
+      const int lane = row % 8 * 4 + quad / 2 % 4;
+      if (i < kPieces) ptx::st_shared_v4(to + static_cast<unsigned>((piece * kWarp + lane) * 16), words);
+    }
   }
 }
 
-// What a warp's rows take of their mix, to shared memory: post, and comb of the four streams that go in, for each
-// stream that comes out. 40 registers a lane they would be otherwise. All lanes of the warp.
+// What a warp's rows take of their mix: post, and comb of the four streams that go in. It is loaded a tile ahead.
+inline constexpr int kRemixOfLane = kRowsOfWarp * kRemixOfRow / kWarp;
+struct RemixOfTile {
+  float of[kRemixOfLane];
+};
+
 __device__ __forceinline__ void load_remix(const Params& p, const StepParams& step, long long first, int lane,
-                                           float* remix) {
-  __syncwarp();  // those before have been read
-  for (int i = lane; i < kRowsOfWarp * kStreams * (kStreams + 1); i += kWarp) {
-    const int row = i / (kStreams * (kStreams + 1)), to = i / (kStreams + 1) % kStreams, which = i % (kStreams + 1);
-    const int column = which == 0 ? kMixPost + to : kMixComb + (which - 1) * kStreams + to;
-    remix[row * kRemixOfRow + to * kRemixOfStream + which] =
-        first + row < p.rows
-            ? ptx::ld_global_f32_written(static_cast<const float*>(step.in2) + (first + row) * kMixColumns + column)
-            : 0.0f;
+                                           RemixOfTile& remix) {
+#pragma unroll
+  for (int n = 0; n < kRemixOfLane; ++n) {
+    const int row = (n * kWarp + lane) / kRemixOfRow, which = (n * kWarp + lane) % kRemixOfRow;
+    remix.of[n] = first + row < p.rows ? ptx::ld_global_f32_written(static_cast<const float*>(step.in2) +
+                                                                    (first + row) * kMixColumns + kMixPost + which)
+                                       : 0.0f;
   }
+}
+
+// All lanes of the warp.
+__device__ __forceinline__ void store_remix(const RemixOfTile& remix, int lane, float* to) {
+  __syncwarp();  // those before have been read
+#pragma unroll
+  for (int n = 0; n < kRemixOfLane; ++n) to[n * kWarp + lane] = remix.of[n];
   __syncwarp();
 }
 
-// Eight elements of a part, whose 256 bytes go to the L2 together: other lanes and blocks follow.
-template <DType kDType>
-__device__ __forceinline__ Raw<kDType> load8_of_part(const void* from, long long element) {
-  const ptx::Vector4 v = ptx::ld_global_v4_written_256(static_cast<const char*>(from) + 2 * element);
-  return {{v.x, v.y, v.z, v.w}};
-}
-
-// Of 16 rows of a warp, 32 of a part's columns: x, what a layer made of the streams, and the streams.
-template <Config C>
-struct BlockOfRows {
-  Raw<C.dtype> made[2], streams[2][kStreams];
-};
+// A lane's copies of a block, of 16 rows of a warp and 32 of a part's columns: of two rows x, what a layer made of the
+// streams, and the streams. A piece is 16 bytes of each lane, which it reads itself: no barrier is needed.
+inline constexpr int kPiecesOfRow = kStreams + 1, kPieceBytes = 16 * kWarp;
 
 template <Config C>
-__device__ __forceinline__ void load_block(const Params& p, const long long (&rows)[2], int column,
-                                           BlockOfRows<C>& block) {
+__device__ __forceinline__ void copy_block(const Params& p, long long row, int column, unsigned to) {
   const StepParams& step = p.steps[source_step(C.chain)];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const bool is_in = rows[h] < p.rows && column < C.columns;
-    block.made[h] = is_in ? load8_of_part<C.dtype>(p.x, rows[h] * p.x_stride + column) : zeros8<C.dtype>();
-    const char* const from = static_cast<const char*>(step.in) + 2 * (rows[h] * step.in_stride + column);
+    const long long at = row + 8 * h;
+    const int bytes = at < p.rows && column < C.columns ? 16 : 0;
+    const unsigned pieces = to + static_cast<unsigned>(h * kPiecesOfRow * kPieceBytes);
+    ptx::cp_async_16(pieces, static_cast<const char*>(p.x) + 2 * (at * p.x_stride + column), bytes);
+    const char* const from = static_cast<const char*>(step.in) + 2 * (at * step.in_stride + column);
 #pragma unroll
     for (int s = 0; s < kStreams; ++s)
-      block.streams[h][s] = is_in ? load8_of_part<C.dtype>(from, s * C.columns) : zeros8<C.dtype>();
+      ptx::cp_async_16(pieces + static_cast<unsigned>((s + 1) * kPieceBytes), from + 2LL * s * C.columns, bytes);
   }
+}
+
+template <DType kDType>
+__device__ __forceinline__ Raw<kDType> piece_at(unsigned address) {
+  const ptx::Words4 v = ptx::ld_shared_v4(address);
+  return {{v.x, v.y, v.z, v.w}};
 }
 
 // The new streams are stored, and multiplied as they are stored.
 template <Config C>
-__device__ __forceinline__ void multiply_block(const Params& p, const long long (&rows)[2], int column,
-                                               const BlockOfRows<C>& block, const float* remix, unsigned weights,
-                                               float (&sums)[kMixTiles][4], float (&squares)[2]) {
+__device__ __forceinline__ void multiply_block(const Params& p, long long row, int column, unsigned block,
+                                               const float* remix, unsigned weights, float (&sums)[kMixTiles][4],
+                                               float (&squares)[2]) {
   const StepParams& step = p.steps[source_step(C.chain)];
   // Pair by pair for all streams that come out: as floats, those that go in would take 80 registers.
   unsigned words[kStreams][2][kVector / 2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float post[kStreams], comb[kStreams][kStreams];
+    const unsigned pieces = block + static_cast<unsigned>(h * kPiecesOfRow * kPieceBytes);
+    const Raw<C.dtype> made = piece_at<C.dtype>(pieces);
+    Raw<C.dtype> streams[kStreams];
+    float comb[kStreams][kStreams];
+    const float* const of_row = remix + 8 * h * kRemixOfRow;
+    const float4 posts = *reinterpret_cast<const float4*>(of_row);
+    const float post[kStreams] = {posts.x, posts.y, posts.z, posts.w};
 #pragma unroll
-    for (int to = 0; to < kStreams; ++to) {
-      const float* const of_stream = remix + 8 * h * kRemixOfRow + to * kRemixOfStream;
-      const float4 some = *reinterpret_cast<const float4*>(of_stream);
-      post[to] = some.x;
-      comb[to][0] = some.y;
-      comb[to][1] = some.z;
-      comb[to][2] = some.w;
-      comb[to][3] = of_stream[4];
+    for (int s = 0; s < kStreams; ++s) {
+      streams[s] = piece_at<C.dtype>(pieces + static_cast<unsigned>((s + 1) * kPieceBytes));
+      const float4 to = *reinterpret_cast<const float4*>(of_row + kStreams * (1 + s));
+      comb[s][0] = to.x, comb[s][1] = to.y, comb[s][2] = to.z, comb[s][3] = to.w;
     }
 #pragma unroll
     for (int pair = 0; pair < kVector / 2; ++pair) {
@@ -114,10 +135,9 @@ __device__ __forceinline__ void multiply_block(const Params& p, const long long 
         float v[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          v[i] = post[to] * element<C.dtype>(block.made[h], 2 * pair + i);
+          v[i] = post[to] * element<C.dtype>(made, 2 * pair + i);
 #pragma unroll
-          for (int s = 0; s < kStreams; ++s)
-            v[i] = fmaf(comb[to][s], element<C.dtype>(block.streams[h][s], 2 * pair + i), v[i]);
+          for (int s = 0; s < kStreams; ++s) v[i] = fmaf(comb[s][to], element<C.dtype>(streams[s], 2 * pair + i), v[i]);
         }
         const unsigned word = words[to][h][pair] = ptx::cvt_pack<C.dtype>(v[0], v[1]);
         const float low = __uint_as_float(word << 16), high = __uint_as_float(word & 0xffff0000u);
@@ -130,9 +150,9 @@ __device__ __forceinline__ void multiply_block(const Params& p, const long long 
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const unsigned(&out)[kVector / 2] = words[to][h];
-      if (rows[h] < p.rows && column < C.columns)
+      if (row + 8 * h < p.rows && column < C.columns)
         ptx::st_global_v4(
-            static_cast<char*>(step.out) + 2 * (rows[h] * step.out_stride + column) + 2LL * to * C.columns,
+            static_cast<char*>(step.out) + 2 * ((row + 8 * h) * step.out_stride + column) + 2LL * to * C.columns,
             {out[0], out[1], out[2], out[3]});
     }
 #pragma unroll
@@ -150,62 +170,72 @@ __device__ __forceinline__ void multiply_block(const Params& p, const long long 
   }
 }
 
+// Sums of a tile: two rows of a lane's group.
+__device__ __forceinline__ void store_sums(const Params& p, const StepParams& step, long long row, int part, int member,
+                                           const float (&sums)[kMixTiles][4], float (&squares)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    squares[h] += __shfl_xor_sync(kAllLanes, squares[h], 1);
+    squares[h] += __shfl_xor_sync(kAllLanes, squares[h], 2);
+    if (row + 8 * h >= p.rows) continue;
+    const long long at = static_cast<long long>(part) * p.rows + row + 8 * h;
+    float* const to = static_cast<float*>(step.out2) + at * kMixColumns + 2 * member;
+#pragma unroll
+    for (int n = 0; n < kMixTiles; ++n)
+      ptx::st_global_v2(to + 8 * n, __float_as_uint(sums[n][2 * h]), __float_as_uint(sums[n][2 * h + 1]));
+    if (member == 0) static_cast<float*>(step.out3)[at] = squares[h];
+  }
+}
+
+// A warp goes through its tiles of 16 rows, block by block, with stages_of_product() - 1 blocks on their way: the loads
+// of a tile's first blocks go out while the one before is worked on.
 template <Config C>
 __device__ __forceinline__ void multiply_streams(const Params& p) {
   extern __shared__ __align__(16) float row_sums[];
-  constexpr int kWarps = threads_of_cta(C) / kWarp;
+  constexpr int kWarps = threads_of_cta(C) / kWarp, kStages = stages_of_product(C);
   const StepParams& step = p.steps[source_step(C.chain)];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, group = lane / 4, member = lane % 4;
-  const int part = static_cast<int>(blockIdx.x), first = part * kPartColumns;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp % kWarps;
+  const int group = lane / 4, member = lane % 4;
+  const int part = static_cast<int>(blockIdx.x), first = part * kPartColumns, column = first + kVector * member;
   const unsigned weights = ptx::shared_address(row_sums);
-  float* const remix = row_sums + kSplitBytes / 4 + static_cast<int>(threadIdx.x) / kWarp * kRowsOfWarp * kRemixOfRow;
+  float* const remix = row_sums + kSplitBytes / 4 + warp * kRowsOfWarp * kRemixOfRow;
+  const unsigned ring = weights + static_cast<unsigned>(ring_of_product(C) + warp * kStages * kBlockBytes + lane * 16);
+  const long long turn = static_cast<long long>(gridDim.y) * C.rows_of_cta;
+  const long long first_tile = static_cast<long long>(blockIdx.y) * C.rows_of_cta + warp * kRowsOfWarp;
+  // The block that is copied next, and where to.
+  long long copied_tile = first_tile;
+  int copied_block = 0;
+  unsigned copied_slot = 0;
+  const auto copy_next = [&] {
+    if (copied_tile < p.rows)
+      copy_block<C>(p, copied_tile + group, column + 32 * copied_block, ring + copied_slot * kBlockBytes);
+    ptx::cp_async_commit_group();
+    if (++copied_block == kBlocksOfPart) copied_block = 0, copied_tile += turn;
+    if (++copied_slot == kStages) copied_slot = 0;
+  };
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) copy_next();
+  RemixOfTile next;
+  load_remix(p, step, first_tile, lane, next);
   split_weights<C>(step.in3, first, weights);
   __syncthreads();
-  const long long turn = static_cast<long long>(gridDim.y) * C.rows_of_cta;
-  const long long first_tile =
-      static_cast<long long>(blockIdx.y) * C.rows_of_cta + static_cast<int>(threadIdx.x) / kWarp % kWarps * kRowsOfWarp;
   constexpr int kBytesOfBlock = kStreams * kSteps * kMixTiles * kWarp * 16;
-  const int column = first + kVector * member;
   const float* const of_rows = remix + group * kRemixOfRow;
   const unsigned of_lane = weights + static_cast<unsigned>(lane * 16);
-  // Two blocks are on their way: whole lines of 128 bytes. The first rows' before the loop, and not the next rows'
-  // beside the last ones: 196 us for 4,096 rows of 7,168 columns on an H200, against 212 and 210.
-  BlockOfRows<C> blocks[2];
-  const long long first_rows[2] = {first_tile + group, first_tile + group + 8};
-  load_block<C>(p, first_rows, column, blocks[0]);
-  load_block<C>(p, first_rows, column + 32, blocks[1]);
+  unsigned slot = 0;
   for (long long tile = first_tile; tile < p.rows; tile += turn) {
-    const long long rows[2] = {tile + group, tile + group + 8};
-    if (tile != first_tile) {
-      load_block<C>(p, rows, column, blocks[0]);
-      load_block<C>(p, rows, column + 32, blocks[1]);
-    }
-    load_remix(p, step, tile, lane, remix);
+    store_remix(next, lane, remix);
+    load_remix(p, step, tile + turn, lane, next);
     float sums[kMixTiles][4] = {}, squares[2] = {};
 #pragma unroll 1
-    for (int block = 0; block < kBlocksOfPart; block += 2) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int at = block + i;
-        multiply_block<C>(p, rows, column + 32 * at, blocks[i], of_rows,
-                          of_lane + static_cast<unsigned>(at * kBytesOfBlock), sums, squares);
-        if (block + 2 < kBlocksOfPart) load_block<C>(p, rows, column + 32 * (at + 2), blocks[i]);
-      }
+    for (int block = 0; block < kBlocksOfPart; ++block) {
+      ptx::cp_async_wait_group<kStages - 2>();
+      copy_next();  // over the block before
+      multiply_block<C>(p, tile + group, column + 32 * block, ring + slot * kBlockBytes, of_rows,
+                        of_lane + static_cast<unsigned>(block * kBytesOfBlock), sums, squares);
+      if (++slot == kStages) slot = 0;
     }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      squares[h] += __shfl_xor_sync(kAllLanes, squares[h], 1);
-      squares[h] += __shfl_xor_sync(kAllLanes, squares[h], 2);
-      if (rows[h] >= p.rows) continue;
-      const long long row = static_cast<long long>(part) * p.rows + rows[h];
-      float* const to = static_cast<float*>(step.out2) + row * kMixColumns + 2 * member;
-#pragma unroll
-      for (int n = 0; n < kMixTiles; ++n) {
-        to[8 * n] = sums[n][2 * h];
-        to[8 * n + 1] = sums[n][2 * h + 1];
-      }
-      if (member == 0) static_cast<float*>(step.out3)[row] = squares[h];
-    }
+    store_sums(p, step, tile + group, part, member, sums, squares);
   }
 }
 

@@ -115,10 +115,23 @@ TESSERA_HD constexpr int barriers_end(const Config& c) {
 inline constexpr int kPartColumns = 128, kRowsOfWarp = 16, kMixTiles = kMixColumns / 8;
 inline constexpr int kSplitBytes = kMixColumns * kStreams * kPartColumns * 4;
 TESSERA_HD constexpr int parts_of_product(int columns) { return static_cast<int>(ceil_div(columns, kPartColumns)); }
-// CTAs that share the rows of a part: three times as many in all as Hopper has multiprocessors, or a few less.
-TESSERA_HD constexpr int most_turns(int columns) {
-  const int turns = 3 * 132 / parts_of_product(columns);
+// CTAs that share the rows of a part: as many as Hopper's multiprocessors hold at a time, so that all begin and end
+// together.
+TESSERA_HD constexpr int most_turns(const Config& c) {
+  const int turns = (c.rows_of_cta <= 64 ? 2 : 1) * 132 / parts_of_product(c.columns);
   return turns < 1 ? 1 : turns < 16 ? turns : 16;
+}
+// What a row takes of its mix, then blocks of 32 columns that are on their way to a warp: 16 rows of x and of each
+// stream. There are as many as fit beside another CTA, or of more than 64 rows alone in Hopper's shared memory.
+inline constexpr int kRemixOfRow = kMixColumns - kMixPost, kBlockBytes = kRowsOfWarp * 32 * 2 * (kStreams + 1);
+inline constexpr int kMostStages = 4, kSmemOfProduct = 101376, kSmemOfHopper = 232448;
+TESSERA_HD constexpr int ring_of_product(const Config& c) { return kSplitBytes + c.rows_of_cta * kRemixOfRow * 4; }
+TESSERA_HD constexpr int smem_of_product(const Config& c) {
+  return c.conversion == Conversion::software && c.rows_of_cta > 64 ? kSmemOfHopper : kSmemOfProduct;
+}
+TESSERA_HD constexpr int stages_of_product(const Config& c) {
+  const int fit = (smem_of_product(c) - ring_of_product(c)) / (c.rows_of_cta / kRowsOfWarp * kBlockBytes);
+  return fit < kMostStages ? fit : kMostStages;
 }
 // mhc_pre of a product: the sums that pre is made of, of each warp that takes parts, lie behind the sums over rows.
 // Mixes are written by CTAs of their own, in front of those of rows, where a row has kLanesOfMix lanes.
@@ -133,10 +146,10 @@ TESSERA_HD constexpr int mix_ctas(const Config& c, int rows) {
 }
 // mhc_post: what a row's mix of the streams takes lies behind the sums.
 inline constexpr int kRemixOfStream = 8, kRemixFloats = kStreams * kRemixOfStream;
-inline constexpr int kRemixOfRow = kRemixFloats + 4;  // of a product: eight rows lie in all banks
 TESSERA_HD constexpr int remix_at(const Config& c) { return static_cast<int>(round_up(barriers_end(c), 16)); }
 TESSERA_HD constexpr int smem_bytes(const Config& c) {
-  if (ends_in_product(c.chain)) return kSplitBytes + c.rows_of_cta * kRemixOfRow * 4;
+  if (ends_in_product(c.chain))
+    return ring_of_product(c) + stages_of_product(c) * (c.rows_of_cta / kRowsOfWarp) * kBlockBytes;
   if (begins_with_product(c.chain)) return remix_at(c) + c.rows_of_cta * slices_of_totals(c) * kTotalsFloats * 4;
   return has_part(c.chain, RowPart::mhc_post) ? remix_at(c) + c.rows_of_cta * kRemixFloats * 4 : barriers_end(c);
 }
@@ -165,7 +178,7 @@ TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
 // for each vector and those of their mix, tokens that are compressed 64 to 96.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
   if (c.ctas_of_row > 1) return 1;
-  if (ends_in_product(c.chain)) return threads_of_cta(c) >= 256 ? 1 : 256 / threads_of_cta(c);  // two blocks: 80
+  if (ends_in_product(c.chain)) return threads_of_cta(c) >= 256 ? 1 : 256 / threads_of_cta(c);
   const int vectors = vectors_of_thread(c);
   const bool has_streams = has_part(c.chain, RowPart::mhc_post);
   int threads = vectors <= 2 ? 1024 : vectors <= 6 ? 512 : 256;
@@ -209,6 +222,7 @@ enum class Rule {
   product_not_bf16,          // bytes of an element of x; 2
   product_beside_others,     // steps; 1
   product_rows,              // rows of a CTA; 16
+  product_smem,              // rows of a CTA; bytes of shared memory that they have
   scale_not_power_of_two,    // columns of a scale; 8
 };
 
@@ -315,6 +329,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_product(const Config& c) {
   if (step_count(c.chain) != 1) return {Rule::product_beside_others, step_count(c.chain), 1};
   if (c.rows_of_cta < kRowsOfWarp || c.rows_of_cta % kRowsOfWarp != 0 || c.rows_of_cta > 256)
     return {Rule::product_rows, c.rows_of_cta, kRowsOfWarp};
+  if (stages_of_product(c) < 2) return {Rule::product_smem, c.rows_of_cta, smem_of_product(c)};
   if (c.threads_of_row != 2) return {Rule::threads_not_power_of_two, c.threads_of_row, 2};
   return c.ctas_of_row == 1 ? Verdict<Rule>{} : Verdict<Rule>{Rule::ctas_out_of_range, c.ctas_of_row, 1};
 }

@@ -259,6 +259,10 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
     CHECK(error.notes()[0] == "rmsnorm+rope(448..575)+bf16");
     CHECK(error.notes()[1] == "        ^^^^^^^^^^^^^^");
   }
+  CHECK(unsupported({{"chain", "mhc_post(product)"}, {"rows_of_cta", "512"}})
+            .ends_with("512 rows in a CTA: with mhc_post(product) multiples of 16 up to 256"));
+  CHECK(unsupported({{"chain", "mhc_post(product)"}, {"rows_of_cta", "256"}})
+            .ends_with("256 rows in a CTA, for which 232,448 bytes of shared memory are too few: take fewer rows"));
   CHECK(of_chain("576", "mla_288") == "576 columns for a cache whose tokens have 512");
   CHECK(of_chain("512", "join(512)") == "columns of x2 from 512 on in rows of 512");
   CHECK(of_chain("512", "join(12)") == "a part that begins at, or has, 12 columns: multiples of 8 needed");
