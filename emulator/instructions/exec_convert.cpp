@@ -110,11 +110,6 @@ Handler with_integer(Type type, F f) {
 }
 bool is_integer(Type type) { return type >= Type::u8 && type <= Type::s64; }
 
-// What takes more than an instruction or two is a function: in lift1 it would be compiled three times.
-template <class To, class From>
-[[gnu::noinline]] To saturated(From a) {
-  return math::integer_to_integer<To>(a, true);
-}
 template <class To>
 struct Cut {
   template <class From>
@@ -122,12 +117,50 @@ struct Cut {
     return static_cast<To>(a);
   }
 };
-template <class To, class From, bool kSat>
+template <class D>
+void store_cut(const Warp& w, const Operand& to, Mask active, const U64* values) {
+  D* const d = w.reg<D>(to.offset);
+  for_lanes(active, [=](int lane) { d[lane] = static_cast<D>(values[lane]); });
+}
+// The form for every destination; its register may be wider. number: the destination's bits, and kSigned.
+constexpr U32 kSigned = 256;
+template <class From, bool kSat>
 Step int_to_int(Warp& w, const Instruction& in, Mask active) {
-  return lift1<To, From>(w, in, active, [](From a) {
-    if constexpr (kSat) return saturated<To>(a);
-    return math::integer_to_integer<To>(a, false);
-  });
+  alignas(64) From scratch[kLanes];
+  const From* const a = source<From>(w, in.op[1], scratch);
+  const math::IntegerType type{in.number & (kSigned - 1), (in.number & kSigned) != 0};
+  alignas(64) U64 result[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) result[lane] = math::integer_to_integer<kSat>(a[lane], type);
+  const Operand& to = in.op[0];
+  switch (to.bytes) {
+    case 2:
+      store_cut<U16>(w, to, active, result);
+      break;
+    case 4:
+      store_cut<U32>(w, to, active, result);
+      break;
+    case 8:
+      store_cut<U64>(w, to, active, result);
+      break;
+    default:
+      for_lanes(active, [&](int lane) { write_lane<U64>(w, to, lane, result[lane]); });
+  }
+  return Step::next;
+}
+/// For this host, where the registers are as wide as their types: then no sign matters but that of a source that grows.
+template <class From>
+Handler cut_to(const Decoded& d, int bits, Handler plain) {
+  using Unsigned = std::make_unsigned_t<From>;
+  switch (bits) {
+    case 16:
+      return wide::or_plain<Cut<U16>, U16, Unsigned>(d, plain);
+    case 32:
+      return wide::or_plain<Cut<U32>, U32, std::conditional_t<(sizeof(From) < 4), From, Unsigned>>(d, plain);
+    case 64:
+      return wide::or_plain<Cut<U64>, U64, std::conditional_t<(sizeof(From) < 8), From, Unsigned>>(d, plain);
+    default:
+      return plain;
+  }
 }
 
 template <class From>
@@ -139,6 +172,7 @@ template <class From>
 Step int_to_f64_near(Warp& w, const Instruction& in, Mask active) {
   return lift1<double, From>(w, in, active, [](From a) { return static_cast<double>(a); });
 }
+// What takes more than an instruction or two is a function: in lift1 it would be compiled three times.
 template <Format F, class Code, class From>
 [[gnu::noinline]] Code float_of(From a, Rounding mode) {
   return static_cast<Code>(math::integer_to_float<F>(a, mode));
@@ -356,14 +390,13 @@ Handler cvt(const Decoded& d) {
   const Type from = d.type(1);
   const bool rounds = set_flags(d);
   if (is_integer(to) && is_integer(from)) {
-    const bool sat = d.has("sat");
-    return with_integer(to, [&]<class To>() {
-      return with_integer(from, [&]<class From>() -> Handler {
-        if (sat) return int_to_int<To, From, true>;
-        if constexpr (sizeof(To) >= 2 && sizeof(From) >= 2)
-          return wide::or_plain<Cut<To>, To, From>(d, int_to_int<To, From, false>);
-        return int_to_int<To, From, false>;
-      });
+    d.in->number = static_cast<U32>(bits_of(to)) | (to >= Type::s8 && to <= Type::s64 ? kSigned : 0);
+    return with_integer(from, [&]<class From>() -> Handler {
+      if (d.has("sat")) return int_to_int<From, true>;
+      if constexpr (sizeof(From) == 1)
+        return int_to_int<From, false>;
+      else
+        return cut_to<From>(d, bits_of(to), int_to_int<From, false>);
     });
   }
   // No bf16 is made of bytes; ptxas makes bytes of it where the destination is a .b8 register.

@@ -49,7 +49,8 @@ void follow(Warp& w, const Instruction& in, int lane, const Target& target, std:
       w, in, lane, target, bytes,
       {(in.flags & kAcquire) != 0, (in.flags & kRelease) != 0, (in.flags & kNarrow) != 0, !is_write, is_write});
 }
-void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, Mask active, bool is_write) {
+[[gnu::noinline]] void follow_range(Warp& w, const Instruction& in, const Range& range, std::size_t bytes, Mask active,
+                                    bool is_write) {
   if (in.flags == 0 && w.race->views.size() == 1 && active == kAllLanes) {
     if (range.is_one) return w.launch->race->access(w, in, kAllLanes, range.first, bytes, {is_write});
     if (range.first.cta == nullptr || range.first.cta == w.cta)
@@ -119,6 +120,52 @@ bool load_same(Warp& w, const Instruction& in, Mask active, const Elements& to) 
   return true;
 }
 
+// What a range gives and takes does not ask for its space, and is compiled once for all of them.
+template <class T>
+[[gnu::noinline]] void put_range(const Warp& w, const Range& range, const Elements& to, Mask active) {
+  if (range.is_dense && to.count == 1 && to.first->bytes == sizeof(T)) {
+    std::memcpy(w.reg<T>(to.first->offset), range.first.data, kLanes * sizeof(T));
+    return;
+  }
+  for (int i = 0; i < to.count; ++i) {
+    const Operand& element = to.first[i];
+    const std::byte* const s = range.first.data + static_cast<std::size_t>(i) * sizeof(T);
+    if (!range.is_one) {
+      put_each<T>(w, element, active, s, range.delta.data());
+      continue;
+    }
+    T value;
+    std::memcpy(&value, s, sizeof(T));
+    put_one<T>(w, element, active, value);
+  }
+}
+template <class T>
+[[gnu::noinline]] void take_range(const Warp& w, const Range& range, const Elements& from, Mask active) {
+  if (range.is_dense && from.count == 1 && from.first->bytes == sizeof(T))
+    std::memcpy(range.first.data, w.reg<T>(from.first->offset), kLanes * sizeof(T));
+  else if (from.count == 1 && from.first->bytes == sizeof(T))
+    for_lanes(active, [to = range.first.data, delta = range.delta.data(), s = w.reg<T>(from.first->offset)](int lane) {
+      std::memcpy(to + delta[lane], s + lane, sizeof(T));
+    });
+  else  // a lane's elements together: of several that write a place the last stays
+    for_lanes(active, [&](int lane) {
+      std::byte* const to = range.first.data + range.delta[static_cast<std::size_t>(lane)];
+      for (int i = 0; i < from.count; ++i) {
+        const T value = take<T>(w, from.first[i], lane);
+        std::memcpy(to + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+      }
+    });
+}
+template <class T>
+[[gnu::noinline]] void compare_range(Warp& w, const Range& range, const Elements& from) {
+  SameStore same(w);
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    for (int i = 0; i < from.count; ++i) {
+      const T value = take<T>(w, from.first[i], static_cast<int>(lane));
+      same.compare(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+    }
+}
+
 /// Of fewer lanes each alone is no slower.
 constexpr int kLeastLanes = 3;
 
@@ -144,21 +191,7 @@ bool load_range(Warp& w, const Instruction& in, Mask active) {
     if constexpr (kSpace != Space::local)
       if (w.race) [[unlikely]]
         follow_range(w, in, range, bytes, active, false);
-    if (range.is_dense && to.count == 1 && to.first->bytes == sizeof(T)) {
-      std::memcpy(w.reg<T>(to.first->offset), range.first.data, kLanes * sizeof(T));
-      return true;
-    }
-    for (int i = 0; i < to.count; ++i) {
-      const Operand& element = to.first[i];
-      const std::byte* const s = range.first.data + static_cast<std::size_t>(i) * sizeof(T);
-      if (!range.is_one) {
-        put_each<T>(w, element, active, s, range.delta.data());
-        continue;
-      }
-      T value;
-      std::memcpy(&value, s, sizeof(T));
-      put_one<T>(w, element, active, value);
-    }
+    put_range<T>(w, range, to, active);
     return true;
   }
 }
@@ -176,63 +209,53 @@ bool store_range(Warp& w, const Instruction& in, Mask active) {
     return false;
   if constexpr (kSpace != Space::local) {
     if (w.race) [[unlikely]] {
-      SameStore same(w);
-      for (std::size_t lane = 0; lane < kLanes; ++lane)
-        for (int i = 0; i < from.count; ++i) {
-          const T value = take<T>(w, from.first[i], static_cast<int>(lane));
-          same.compare(range.first.data + range.delta[lane] + static_cast<std::size_t>(i) * sizeof(T), &value,
-                       sizeof(T));
-        }
+      compare_range<T>(w, range, from);
       follow_range(w, in, range, bytes, active, true);
     }
   }
-  if (range.is_dense && from.count == 1 && from.first->bytes == sizeof(T))
-    std::memcpy(range.first.data, w.reg<T>(from.first->offset), kLanes * sizeof(T));
-  else if (from.count == 1 && from.first->bytes == sizeof(T))
-    for_lanes(active, [to = range.first.data, delta = range.delta.data(), s = w.reg<T>(from.first->offset)](int lane) {
-      std::memcpy(to + delta[lane], s + lane, sizeof(T));
-    });
-  else  // a lane's elements together: of several that write a place the last stays
-    for_lanes(active, [&](int lane) {
-      std::byte* const to = range.first.data + range.delta[static_cast<std::size_t>(lane)];
-      for (int i = 0; i < from.count; ++i) {
-        const T value = take<T>(w, from.first[i], lane);
-        std::memcpy(to + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
-      }
-    });
+  take_range<T>(w, range, from, active);
   note_range_written(w, range, bytes, active);
   return true;
 }
 
+// Where lanes go one by one, an element is as many bytes, and a register takes and gives it by these.
 template <class T>
 void write_value(const Warp& w, const Operand& to, int lane, const std::byte* value) {
   T element;
   std::memcpy(&element, value, sizeof(T));
   write_lane<T>(w, to, lane, element);
 }
+template <class T>
+void read_value(const Warp& w, const Operand& from, int lane, std::byte* value) {
+  const T element = read_lane<T>(w, from, lane);
+  std::memcpy(value, &element, sizeof(T));
+}
+struct ElementType {
+  std::size_t bytes;
+  void (*write)(const Warp&, const Operand&, int, const std::byte*);
+  void (*read)(const Warp&, const Operand&, int, std::byte*);
+};
+template <class T>
+constexpr ElementType kElement = {sizeof(T), write_value<T>, read_value<T>};
 
 // The weak schedule, and an access with an order: a vector of scalars that come one by one.
-template <class T>
-void load_torn(const Warp& w, const Instruction& in, int lane, const Target& target, const Elements& to) {
+void load_torn(const Warp& w, const Instruction& in, int lane, const Target& target, const Elements& to,
+               const ElementType& type) {
   std::array<VectorStore, 8> met{};
   VectorStore beside;
   const bool is_backwards = w.launch->weak->is_backwards();
   for (int n = 0; n < to.count; ++n) {
     const int i = is_backwards ? to.count - 1 - n : n;
-    T value;
+    alignas(16) std::byte value[16];
     Target element = target;
-    element.data += static_cast<std::size_t>(i) * sizeof(T);
+    element.data += static_cast<std::size_t>(i) * type.bytes;
     VectorStore& here = met[static_cast<std::size_t>(i)];
-    here =
-        w.launch->weak->load(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<std::byte*>(&value), beside);
+    here = w.launch->weak->load(w, lane, element, type.bytes, order_of(in), value, beside);
     if (here.number > beside.number) beside = here;
-    if (to.first[i].bytes == sizeof(T))
-      w.reg<T>(to.first[i].offset)[lane] = value;
-    else
-      write_lane<T>(w, to.first[i], lane, value);
+    type.write(w, to.first[i], lane, value);
   }
   for (int i = 0; i < to.count; ++i) {
-    const std::byte* const place = target.data + static_cast<std::size_t>(i) * sizeof(T);
+    const std::byte* const place = target.data + static_cast<std::size_t>(i) * type.bytes;
     if (beside.has(place) && met[static_cast<std::size_t>(i)].number < beside.number)
       return w.launch->clues->note_torn(w, in, lane);
   }
@@ -266,12 +289,11 @@ void look_for_written(Warp& w, const Instruction& in, Mask active, std::size_t b
   }
 }
 
-// T is one element as memory holds it. kReadOnly: ld.global.nc.
-template <class T, Space kSpace, bool kReadOnly = false>
-Step load(Warp& w, const Instruction& in, Mask active) {
-  if (load_range<T, kSpace, kReadOnly>(w, in, active)) return Step::next;
+// kReadOnly: ld.global.nc.
+template <Space kSpace, bool kReadOnly>
+Step load_by_lane(Warp& w, const Instruction& in, Mask active, const ElementType& type) {
   const Elements to = elements(in.op[0]);
-  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(to.count);
+  const std::size_t bytes = type.bytes * static_cast<std::size_t>(to.count);
   if constexpr (kReadOnly) look_for_written(w, in, active, bytes);
   const bool is_weak = kSpace != Space::local && kSpace != Space::param && w.launch->weak != nullptr;
   const bool is_vector = is_weak && to.count > 1 && order_of(in).is_strong;
@@ -292,35 +314,39 @@ Step load(Warp& w, const Instruction& in, Mask active) {
     if (w.race) [[unlikely]]
       follow(w, in, lane, target, bytes, false, weak);
     if (is_vector && target.shadow != nullptr) [[unlikely]] {
-      load_torn<T>(w, in, lane, target, to);
+      load_torn(w, in, lane, target, to, type);
       continue;
     }
     for (int i = 0; i < to.count; ++i) {
-      T value;
       Target element = target;
-      element.data += static_cast<std::size_t>(i) * sizeof(T);
+      element.data += static_cast<std::size_t>(i) * type.bytes;
       if (is_late && target.shadow != nullptr && !to.first[i].is_sink) {
-        w.launch->weak->load_later(w, lane, element, sizeof(T), order_of(in), to.first[i], write_value<T>);
+        w.launch->weak->load_later(w, lane, element, type.bytes, order_of(in), to.first[i], type.write);
         continue;
       }
-      if (is_weak && target.shadow != nullptr) [[unlikely]]
-        w.launch->weak->load(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<std::byte*>(&value));
-      else
-        std::memcpy(&value, element.data, sizeof(T));
-      if (to.first[i].bytes == sizeof(T))
-        w.reg<T>(to.first[i].offset)[lane] = value;
-      else
-        write_lane<T>(w, to.first[i], lane, value);
+      if (is_weak && target.shadow != nullptr) [[unlikely]] {
+        alignas(16) std::byte value[16];
+        w.launch->weak->load(w, lane, element, type.bytes, order_of(in), value);
+        type.write(w, to.first[i], lane, value);
+      } else {
+        type.write(w, to.first[i], lane, element.data);
+      }
     }
   }
   return Step::next;
 }
 
-template <class T, Space kSpace>
-Step store(Warp& w, const Instruction& in, Mask active) {
-  if (store_range<T, kSpace>(w, in, active)) return Step::next;
+// T is one element as memory holds it.
+template <class T, Space kSpace, bool kReadOnly = false>
+Step load(Warp& w, const Instruction& in, Mask active) {
+  if (load_range<T, kSpace, kReadOnly>(w, in, active)) return Step::next;
+  return load_by_lane<kSpace, kReadOnly>(w, in, active, kElement<T>);
+}
+
+template <Space kSpace>
+Step store_by_lane(Warp& w, const Instruction& in, Mask active, const ElementType& type) {
   const Elements from = elements(in.op[1]);
-  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(from.count);
+  const std::size_t bytes = type.bytes * static_cast<std::size_t>(from.count);
   const bool is_weak = kSpace != Space::local && w.launch->weak != nullptr;
   SameStore same(w);
   LaneAccesses weak(w, in, true);
@@ -335,22 +361,27 @@ Step store(Warp& w, const Instruction& in, Mask active) {
       return report_outside(w, in, kSpace, lane, address, bytes, true);
     const VectorStore vector = is_weak && from.count > 1 ? w.launch->weak->new_vector(target, bytes) : VectorStore{};
     for (int i = 0; i < from.count; ++i) {
-      const T value = from.first[i].bytes == sizeof(T) ? w.reg<T>(from.first[i].offset)[lane]
-                                                       : read_lane<T>(w, from.first[i], lane);
+      alignas(16) std::byte value[16];
+      type.read(w, from.first[i], lane, value);
       Target element = target;
-      element.data += static_cast<std::size_t>(i) * sizeof(T);
-      same.compare(element.data, &value, sizeof(T));
+      element.data += static_cast<std::size_t>(i) * type.bytes;
+      same.compare(element.data, value, type.bytes);
       if (is_weak) [[unlikely]]
-        w.launch->weak->store(w, lane, element, sizeof(T), order_of(in), reinterpret_cast<const std::byte*>(&value),
-                              vector);
+        w.launch->weak->store(w, lane, element, type.bytes, order_of(in), value, vector);
       else
-        std::memcpy(element.data, &value, sizeof(T));
+        std::memcpy(element.data, value, type.bytes);
     }
     note_written(w, target, bytes);
     if (w.race) [[unlikely]]
       follow(w, in, lane, target, bytes, true, weak);
   }
   return Step::next;
+}
+
+template <class T, Space kSpace>
+Step store(Warp& w, const Instruction& in, Mask active) {
+  if (store_range<T, kSpace>(w, in, active)) return Step::next;
+  return store_by_lane<kSpace>(w, in, active, kElement<T>);
 }
 
 template <class T, bool kLoad>

@@ -5,8 +5,10 @@
 // .sat. Document only.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "emulator/math/convert.h"
 
@@ -37,15 +39,26 @@ constexpr std::uint64_t integer_to_float(Int value, Rounding mode) {
   return pack(info_of(F), negative, negative ? std::uint64_t{0} - wide : wide, 0, mode);
 }
 
-/// cvt.To.From: the low bits, or with .sat the nearest value that To holds.
-template <class To, class From>
-constexpr To integer_to_integer(From value, bool sat) {
-  if (!sat) return static_cast<To>(value);
-  using Limits = std::numeric_limits<To>;
-  const Int128 wide = value;
-  if (wide < static_cast<Int128>(Limits::min())) return Limits::min();
-  if (wide > static_cast<Int128>(Limits::max())) return Limits::max();
-  return static_cast<To>(value);
+/// The type of an integer of 8 to 64 bits.
+struct IntegerType {
+  unsigned bits;
+  bool is_signed;
+};
+
+/// cvt.To.From, by way of 64 bits, to which the result is extended as To's values are: the low bits, or where kSat the
+/// nearest value that To holds.
+template <bool kSat, class From>
+constexpr std::uint64_t integer_to_integer(From value, IntegerType to) {
+  const std::uint64_t mask = ~std::uint64_t{0} >> (64 - to.bits);
+  if constexpr (kSat) {
+    const std::uint64_t most = to.is_signed ? mask >> 1 : mask;
+    const std::int64_t least = to.is_signed ? -static_cast<std::int64_t>(most) - 1 : 0;
+    if (std::cmp_less(value, least)) return static_cast<std::uint64_t>(least);
+    return std::cmp_greater(value, most) ? most : static_cast<std::uint64_t>(value);
+  } else {
+    const std::uint64_t sign = to.is_signed ? (mask >> 1) + 1 : 0;
+    return ((static_cast<std::uint64_t>(value) & mask) ^ sign) - sign;
+  }
 }
 
 }  // namespace tessera::emulator::math

@@ -13,4 +13,7 @@ inline constexpr int kGemmRasterRows = 2048;
 /// Types, layouts and epilogue; the rest is Config's defaults.
 gemm::Config gemm_facts(const Gemm& problem, SwapAb swap_ab = SwapAb::off);
 
+/// The product that a group has, of rows that are dealt evenly where the groups lie one after another.
+Gemm product_of_group(const Gemm& problem);
+
 }  // namespace tessera::gemm

@@ -201,12 +201,51 @@ TEST_CASE("integer to float rounds once") {
   CHECK(integer_to_float<Format::f32>(0, Rounding::down) == 0);
 }
 
+// What C++ makes of a value, or of the nearest that To holds, extended to 64 bits.
+template <class To, class From>
+void check_integers(From value) {
+  using Limits = std::numeric_limits<To>;
+  constexpr IntegerType kTo{sizeof(To) * 8, std::is_signed_v<To>};
+  const Int128 wide = value;
+  const To nearest = wide < static_cast<Int128>(Limits::min())   ? Limits::min()
+                     : wide > static_cast<Int128>(Limits::max()) ? Limits::max()
+                                                                 : static_cast<To>(value);
+  REQUIRE(integer_to_integer<false>(value, kTo) == static_cast<std::uint64_t>(static_cast<To>(value)));
+  REQUIRE(integer_to_integer<true>(value, kTo) == static_cast<std::uint64_t>(nearest));
+}
+template <class From>
+void check_integers_from(std::uint64_t bits) {
+  const auto value = static_cast<From>(bits);
+  check_integers<std::int8_t>(value);
+  check_integers<std::uint8_t>(value);
+  check_integers<std::int16_t>(value);
+  check_integers<std::uint16_t>(value);
+  check_integers<std::int32_t>(value);
+  check_integers<std::uint32_t>(value);
+  check_integers<std::int64_t>(value);
+  check_integers<std::uint64_t>(value);
+}
+
 TEST_CASE("integer to integer") {
-  CHECK(integer_to_integer<std::int8_t>(300, false) == 44);
-  CHECK(integer_to_integer<std::int8_t>(300, true) == 127);
-  CHECK(integer_to_integer<std::uint8_t>(-1, true) == 0);
-  CHECK(integer_to_integer<std::uint64_t>(std::int64_t{-5}, true) == 0);
-  CHECK(integer_to_integer<std::int64_t>(~std::uint64_t{0}, true) == std::numeric_limits<std::int64_t>::max());
+  CHECK(integer_to_integer<false>(300, {8, true}) == 44);
+  CHECK(integer_to_integer<true>(300, {8, true}) == 127);
+  CHECK(integer_to_integer<true>(-1, {8, false}) == 0);
+  CHECK(integer_to_integer<false>(200, {8, true}) == ~std::uint64_t{55});
+  for (int i = 0; i < 4000; ++i) {
+    // Next to a power of two, or any: the ends of all types are among them.
+    const std::uint64_t power = std::uint64_t{1} << (i % 64);
+    const std::uint64_t bits = i % 4 == 3 ? test::random_bits(41, static_cast<std::uint64_t>(i))
+                                          : (i % 4 == 0 ? power : std::uint64_t{0} - power) +
+                                                test::random_bits(42, static_cast<std::uint64_t>(i)) % 3 - 1;
+    check_integers_from<std::int8_t>(bits);
+    check_integers_from<std::uint8_t>(bits);
+    check_integers_from<std::int16_t>(bits);
+    check_integers_from<std::uint16_t>(bits);
+    check_integers_from<std::int32_t>(bits);
+    check_integers_from<std::uint32_t>(bits);
+    check_integers_from<std::int64_t>(bits);
+    check_integers_from<std::uint64_t>(bits);
+  }
 }
 
 }  // namespace
