@@ -114,6 +114,9 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
       const std::int64_t columns = launch.evaluate(buffer.shape.back(), sizes) * (operand_bits(type) == 4 ? 2 : 1);
       all.emplace(buffer.name, reference::random_operand(type, is_a_one && !is_of_b ? 1 : l, is_k_major ? rows : k,
                                                          columns, fill, seed, stream));
+    } else if (buffer.name.starts_with("sf") && buffer.shape.size() == 3) {
+      all.emplace(buffer.name,
+                  reference::random_plain_scales(type, is_a_one && !is_of_b ? 1 : l, rows, k, fill, seed, stream));
     } else if (is_gathered && buffer.name == "sfa") {
       all.emplace("sfa", reference::random_operand_scales(type, 1, rows, k, fill, seed, stream));
     } else if (buffer.name == "indices") {

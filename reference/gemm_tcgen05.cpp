@@ -146,4 +146,16 @@ Tensor random_operand_scales(OperandType type, std::int64_t l, std::int64_t rows
   return scales;
 }
 
+Tensor random_plain_scales(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill kind,
+                           std::uint64_t seed, std::uint64_t stream) {
+  const std::int64_t blocks = k / block_elements(block_format(type));
+  const Tensor tiles = random_operand_scales(type, l, rows, k, kind, seed, stream);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(tiles.bytes.data());
+  const std::vector<std::uint8_t> plain =
+      convert_scales({bytes, tiles.bytes.size()}, ScaleForm::tile, ScaleForm::plain, l, rows, blocks);
+  Tensor scales(DType::u8, {l, rows, blocks});
+  std::copy(plain.begin(), plain.end(), reinterpret_cast<std::uint8_t*>(scales.bytes.data()));
+  return scales;
+}
+
 }  // namespace tessera::reference

@@ -33,4 +33,8 @@ Tensor random_operand(OperandType type, std::int64_t l, std::int64_t rows, std::
 Tensor random_operand_scales(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill fill,
                              std::uint64_t seed, std::uint64_t stream);
 
+/// The same in the plain form, [l, rows, blocks].
+Tensor random_plain_scales(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill fill,
+                           std::uint64_t seed, std::uint64_t stream);
+
 }  // namespace tessera::reference

@@ -10,6 +10,7 @@
 #include "reference/gemm_gated.h"
 #include "reference/gemm_tcgen05.h"
 #include "reference/operand_source.h"
+#include "reference/quantize.h"
 #include "reference/scale_padding.h"
 #include "reference/tcgen05_suspects.h"
 
@@ -50,6 +51,7 @@ class Product {
     for (const char* const name : {"b", "b2"})
       if (const auto found = buffers_.find(name); found != buffers_.end())
         found->second = with_k_last(found->second, c_.facts.b_layout);
+    for (const char* const name : {"sfa", "sfb", "sfb2"}) tile_scales(name);
     if (gemm_tcgen05::stores_sums(c_)) {
       check_.alpha = 1;
       check_.is_exact = true;
@@ -74,7 +76,14 @@ class Product {
     return check_groups(c_.facts.grouping, buffers_.at("groups"), buffers_.at("d"),
                         [&](std::int64_t number, std::int64_t matrix, const GroupRows& group, const TensorView& d) {
                           const auto list = buffers_.find("indices");
-                          if (list == buffers_.end()) return check(number, 1, rows_of_group(number, group), d, group);
+                          if (list == buffers_.end()) {
+                            if (!has_plain_scales_ || c_.facts.grouping != Grouping::contiguous)
+                              return check(number, 1, rows_of_group(number, group), d, group);
+                            // Of one matrix of plain scales, as if a list named its rows.
+                            const Tensor in_order = rows_in_order(group);
+                            const ListedRows rows = rows_of_list(in_order.view(), 0, group.rows);
+                            return check(number, 1, rows.source, d, group);
+                          }
                           const std::int64_t first = matrix * buffers_.at("d").shape[1] + group.first;
                           const ListedRows listed = rows_of_list(list->second, first, group.rows);
                           Comparison result = check(number, 1, listed.source, d, group);
@@ -114,6 +123,26 @@ class Product {
     const std::int64_t rows = buffers_.at(values).shape[1];
     return source(values, scales, type, matrix, 0, rows, matrix * ceil_div(rows, kTileRows));
   }
+  /// Scales in the plain form, [l, rows, blocks], become tiles.
+  void tile_scales(const std::string& name) {
+    const auto found = buffers_.find(name);
+    if (found == buffers_.end() || found->second.shape.size() != 3) return;
+    has_plain_scales_ = true;
+    const TensorView plain = found->second;
+    const std::int64_t l = plain.shape[0], rows = plain.shape[1], blocks = plain.shape[2];
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(plain.data);
+    const std::vector<std::uint8_t> tiles = convert_scales({bytes, static_cast<std::size_t>(l * rows * blocks)},
+                                                           ScaleForm::plain, ScaleForm::tile, l, rows, blocks);
+    Tensor& tiled = tiled_[name] =
+        Tensor(DType::u8, {l, ceil_div(rows, kTileRows), ceil_div(blocks, kTileBlocks), 32, 4, 4});
+    std::memcpy(tiled.bytes.data(), tiles.data(), tiles.size());
+    found->second = tiled.view();
+  }
+  static Tensor rows_in_order(const GroupRows& group) {
+    Tensor rows(DType::s32, {group.rows});
+    for (std::int64_t r = 0; r < group.rows; ++r) rows.set(r, static_cast<double>(group.first + r));
+    return rows;
+  }
   /// Rows of a that a list names, with their scales in tiles of their own.
   struct ListedRows {
     Tensor values, scales;
@@ -140,8 +169,7 @@ class Product {
                              Comparison& result) const {
     if (result.mismatches.empty() || gemm_tcgen05::is_quantized(c_)) return;
     if (group.first + group.rows > buffers_.at("a").shape[1]) return;
-    Tensor in_order(DType::s32, {group.rows});
-    for (std::int64_t r = 0; r < group.rows; ++r) in_order.set(r, static_cast<double>(group.first + r));
+    const Tensor in_order = rows_in_order(group);
     const ListedRows unlisted = rows_of_list(in_order.view(), 0, group.rows);
     if (check(number, 1, unlisted.source, d, group).problems.empty())
       result.problems.emplace_back("the list of rows is not followed: row i of d has row i of a");
@@ -221,6 +249,8 @@ class Product {
 
   Config c_;
   Buffers buffers_;
+  std::map<std::string, Tensor> tiled_;  ///< what were plain scales
+  bool has_plain_scales_ = false;
   std::int64_t k_;
   GemmCheck check_;
   double alpha_ = 1;

@@ -203,7 +203,8 @@ std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& p) {
 std::string columns_of_d(const GemmLaunch& p) { return p.facts.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
 bool is_quantized(const GemmLaunch& p) { return p.facts.d_format != OutputFormat::plain; }
 bool has_group_tiles(const GemmLaunch& p) {
-  return p.facts.grouping == Grouping::contiguous && ((p.scale_block > 0 && !p.is_gathered) || is_quantized(p));
+  const bool has_tiles_of_a = p.scale_block > 0 && p.scale_form == ScaleForm::tile && !p.is_gathered;
+  return p.facts.grouping == Grouping::contiguous && (has_tiles_of_a || is_quantized(p));
 }
 
 void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
@@ -212,7 +213,7 @@ void add_product_maps(const GemmLaunch& p, LaunchPlan& launch) {
   if (p.packed_bytes == 0)
     launch.tensor_maps.push_back(matrix_map(matrix_b(p), value_map_type(p.facts.b_type, p.b), p.b));
   if (is_dual) launch.tensor_maps.push_back(matrix_map(matrix_b2(p), value_map_type(p.facts.b_type, p.b), p.b));
-  if (p.scale_block > 0) {
+  if (p.scale_block > 0 && p.scale_form == ScaleForm::tile) {
     if (!p.is_gathered) launch.tensor_maps.push_back(scale_map(p, "sfa", "m", p.sfa_box));
     launch.tensor_maps.push_back(scale_map(p, "sfb", "n", p.sfb_box));
     if (is_dual) launch.tensor_maps.push_back(scale_map(p, "sfb2", "n", p.sfb_box));
@@ -226,7 +227,7 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
   const bool is_dual = facts.gate == Gate::dual, is_scaled = p.scale_block > 0;
   const auto alignment_of = [](const GemmLaunch::Operand& operand) { return operand.is_padded ? 32 : 16; };
   const auto scales = [&](const char* name, OperandType type, const char* rows) {
-    return scales_buffer(name, BufferRole::input, block_format(type), ScaleForm::tile, rows);
+    return scales_buffer(name, BufferRole::input, block_format(type), p.scale_form, rows);
   };
   add_buffer(matrix_a(p), alignment_of(p.a), launch);
   if (p.packed_bytes > 0) {
@@ -236,8 +237,9 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
   }
   if (is_dual) add_buffer(matrix_b2(p), alignment_of(p.b), launch);
   if (is_scaled) {
-    launch.buffers.push_back(p.is_gathered ? of_one_matrix(scales("sfa", facts.a_type, "a_rows"))
-                                           : in_group_tiles(p, scales("sfa", facts.a_type, "m")));
+    const BufferSpec sfa = scales("sfa", facts.a_type, p.is_gathered ? "a_rows" : "m");
+    const bool is_one = p.is_gathered || (facts.grouping == Grouping::contiguous && p.scale_form == ScaleForm::plain);
+    launch.buffers.push_back(is_one ? of_one_matrix(sfa) : in_group_tiles(p, sfa));
     launch.buffers.push_back(scales("sfb", facts.b_type, "n"));
     if (is_dual) launch.buffers.push_back(scales("sfb2", facts.b_type, "n"));
   }

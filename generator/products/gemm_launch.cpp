@@ -206,9 +206,15 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
   }
   if (p.facts.d_dtype != DType::s32) from("alpha", ParameterKind::f32, "alpha");
   if (has_c) from("beta", ParameterKind::f32, "beta");
+  const bool is_plain = p.scale_block > 0 && p.scale_form == ScaleForm::plain;
+  if (is_plain) {
+    for (const char* const name : {"sfa", "sfb"})
+      from(name, ParameterKind::pointer, p.is_swapped ? other_of(name) : name);
+    if (p.facts.gate == Gate::dual) pointer("sfb2");
+  }
   if (p.has_a_map) return;
   pointer("a");
-  if (p.is_gathered && p.scale_block > 0) pointer("sfa");
+  if (p.is_gathered && p.scale_block > 0 && !is_plain) pointer("sfa");
   if (p.is_gathered) pointer("indices");
   number("lda", ParameterKind::i64, Expression::parse("lda"));
   if (p.is_gathered) {

@@ -30,6 +30,7 @@ struct GemmLaunch {
   Operand a{}, b{}, d{};
   bool has_d_map = true;  ///< whether d leaves by TMA
   int scale_block = 0;    ///< elements along k that share a scale; 0: neither operand has scales
+  ScaleForm scale_form = ScaleForm::tile;
   std::vector<std::uint32_t> sfa_box{}, sfb_box{};
   bool has_tensor_scales = false;  ///< an fp32 factor for each operand
   bool has_scale_blocks = false;   ///< fp32 factors of blocks: facts.a_scale_block, b_scale_block

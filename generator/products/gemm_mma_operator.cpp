@@ -104,12 +104,6 @@ void GemmMmaOperator::require_facts(const Gemm& problem) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm {}: mma.sync has block scales on sm_120 and sm_121 with suffix a or f, not on {}",
                             types_text(c), problem.arch.to_string()));
-  if (problem.scale_form == ScaleForm::plain && gemm_mma::is_scaled(c))
-    throw Error(
-        ErrorKind::unsupported,
-        fmt::format("gemm {}: scales in the plain form, tiles needed (of 128 rows by 4 blocks): convert them with "
-                    "convert_scales, to = tile",
-                    types_text(c)));
   if (gemm_mma::is_quantized(c) && problem.arch.compute_major() != 12)
     throw Error(ErrorKind::unsupported,
                 fmt::format("gemm {}: d of {} has kernels for sm_120 and sm_121 with suffix a or f (mma.sync), and for "
@@ -127,6 +121,7 @@ Config completed(const Gemm& p, SwapAb swap_ab, std::pair<int, int> tile, int sp
   Config c{.facts = product_facts(p)};
   const bool is_swapped = swap_ab == SwapAb::on;
   c.swap_ab = swap_ab;
+  if (gemm_mma::is_scaled(c)) c.scale_form = p.scale_form;
   c.tile_m = (is_swapped ? p.tile_n : p.tile_m).value_or(tile.first);
   c.tile_n = (is_swapped ? p.tile_m : p.tile_n).value_or(tile.second);
   c.cluster_m = (is_swapped ? p.cluster_n : p.cluster_m).value_or(1);
@@ -316,6 +311,7 @@ std::string GemmMmaOperator::kernel_name(Arch arch, const Config& c) {
   std::string name = fmt::format("tessera_gemm_mma_{}_{}", arch_name(arch.to_string()), a);
   if (b != a) name += fmt::format("_{}", b);
   name += gate_and_groups_name(facts);
+  if (gemm_mma::is_plain_scaled(c)) name += "_plain";
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}{}_{}x{}_s{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
                       facts.b_layout == Layout::k_major ? 'k' : 'n', rows, columns, c.stages);
@@ -333,7 +329,7 @@ void add_operands(const Config& c, Plan& plan) {
     std::string use = fmt::format("{}-major", layout == Layout::k_major ? "K" : other);
     if (gemm_mma::is_gathered(c) && std::string_view(name) == "a") use += ", rows by a list";
     OperandPlan operand = gemm_mma::is_scaled(c)
-                              ? scaled_operand(name, block_format(type), ScaleForm::tile, std::move(use))
+                              ? scaled_operand(name, block_format(type), c.scale_form, std::move(use))
                               : plain_operand(name, to_word(type), std::move(use));
     for (const TensorMapRecipe& map : plan.launch.tensor_maps)
       if (map.name == name) operand.tensor_map_type = std::string(to_string(map.type));
@@ -348,9 +344,11 @@ void add_operands(const Config& c, Plan& plan) {
     std::vector<std::pair<const char*, OperandType>> all{{"sfa", facts.a_type}, {"sfb", facts.b_type}};
     if (is_dual) all.emplace_back("sfb2", facts.b_type);
     for (const auto& [name, type] : all) {
-      const bool has_map = !gemm_mma::is_gathered(c) || std::string_view(name) != "sfa";
-      OperandPlan scales =
-          scale_operand(name, block_format(type), has_map ? "tiles, by TMA to shared memory" : "tiles, rows by a list");
+      const bool is_plain = gemm_mma::is_plain_scaled(c), is_a = std::string_view(name) == "sfa";
+      const bool has_map = !is_plain && !(is_a && gemm_mma::is_gathered(c));
+      std::string use = fmt::format("{}{}", to_word(c.scale_form), is_plain ? "" : "s");
+      use += is_a && gemm_mma::is_gathered(c) ? ", rows by a list" : is_plain ? "" : ", by TMA to shared memory";
+      OperandPlan scales = scale_operand(name, block_format(type), std::move(use));
       if (has_map) {
         scales.tensor_map_type = std::string(to_string(TensorMapType::u16));
         scales.swizzle = std::string(to_word(Swizzle::none));
@@ -380,10 +378,12 @@ void add_smem(const Config& c, Plan& plan) {
        {std::pair(layout.a, a), std::pair(layout.b, b), std::pair(layout.sfa, "scales of " + a),
         std::pair(layout.sfb, "scales of " + b)}) {
     if (region.bytes == 0) continue;
-    const bool is_listed = gemm_mma::is_gathered(c) && (name == a || name == "scales of " + a);
-    std::vector<MemoryPhase> phases = {
-        {fmt::format("{} on its way", name), is_listed ? "gather" : "load", "barrier full"},
-        {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
+    const bool is_scales_of_a = name == "scales of " + a, is_scales_of_b = name == "scales of " + b;
+    const bool is_copied = (gemm_mma::is_gathered(c) && name == a) || (gemm_mma::copies_sfa(c) && is_scales_of_a) ||
+                           (gemm_mma::copies_sfb(c) && is_scales_of_b);
+    const char* const loader = !is_copied ? "load" : gemm_mma::is_gathered(c) ? "gather" : "scales";
+    std::vector<MemoryPhase> phases = {{fmt::format("{} on its way", name), loader, "barrier full"},
+                                       {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
     // The sums lie over all slots, from those of A on.
     if (c.split_k > 1 && region.offset < gemm_mma::units(c) * gemm_mma::unit_bytes(c)) {
       phases.push_back({"sums of this CTA's part of K, being written", "consumer", "barrier of the cluster"});
@@ -428,6 +428,7 @@ GemmLaunch launch_of(const Config& config) {
                     .pitch_remedy = "pad the rows of {}, which need not be dense"};
   if (gemm_mma::is_scaled(config)) {
     launch.scale_block = gemm_mma::scale_block(config);
+    launch.scale_form = config.scale_form;
     launch.sfa_box = extents_of(gemm_mma::scale_box(config, rows));
     launch.sfb_box = extents_of(gemm_mma::scale_box(config, columns));
   }

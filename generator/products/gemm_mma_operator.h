@@ -50,7 +50,7 @@ struct GemmMmaOperator {
   /// In the order of generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [facts, tile_m, tile_n, stages, cluster_m, cluster_n, split_k, raster, swap_ab] = config;
+    const auto& [facts, tile_m, tile_n, stages, cluster_m, cluster_n, split_k, raster, swap_ab, scale_form] = config;
     visit_facts<kHasAccumulation>(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
@@ -60,6 +60,7 @@ struct GemmMmaOperator {
     visit("split_k", split_k);
     visit("raster", raster);
     visit("swap_ab", swap_ab);
+    visit("scale_form", scale_form);
   }
 
   /// The pins of a Config, by the names of the product.

@@ -45,20 +45,23 @@ std::string product_arguments(const GemmLaunch& launch) {
   const ProductFacts& facts = launch.facts;
   const bool has_c = facts.c == Addend::matrix, is_dual = facts.gate == Gate::dual;
   const bool is_scaled = launch.scale_block > 0, has_scales = launch.has_tensor_scales;
+  const bool is_plain = is_scaled && launch.scale_form == ScaleForm::plain, has_scale_maps = is_scaled && !is_plain;
   const char* const a_map = launch.is_gathered ? "b" : "a";  // where there is no map, another stands, never read
   return fmt::format(
       "{{{}, b, {}, {}, {}, {}, d_pointer, {}, {}, {}, {}, {}, {}, {}, m, n, k, l, ldd, d_stride_l, {}, {}, {}{}}}",
       a_map, is_dual ? "b2" : "b",
-      is_scaled ? (launch.is_gathered ? "b, sfb" : "sfa, sfb") : fmt::format("{}, b", a_map),
-      is_scaled && is_dual ? "sfb2" : "b", launch.has_d_map && !is_quantized(launch) ? "d" : a_map,
+      has_scale_maps ? (launch.is_gathered ? "b, sfb" : "sfa, sfb") : fmt::format("{}, b", a_map),
+      has_scale_maps && is_dual ? "sfb2" : "b", launch.has_d_map && !is_quantized(launch) ? "d" : a_map,
       facts.grouping != Grouping::none ? "static_cast<const int*>(groups)" : "nullptr",
       is_quantized(launch) ? "sfd" : "nullptr", facts.d_format == OutputFormat::nvfp4 ? "scale_d" : "nullptr",
       has_c ? "c" : "nullptr", facts.bias != Bias::none ? "bias" : "nullptr",
       has_scales ? "scale_a, scale_b" : "nullptr, nullptr", has_scales && is_dual ? "scale_b2" : "nullptr",
       has_c ? "ldc, c_stride_l" : "0, 0", facts.d_dtype == DType::s32 ? "1.0f" : "alpha", has_c ? "beta" : "0.0f",
-      !launch.is_gathered ? ""
-      : is_scaled         ? ", a, sfa, static_cast<const int*>(indices), lda, a_rows"
-                          : ", a, nullptr, static_cast<const int*>(indices), lda, a_rows");
+      launch.is_gathered || is_plain
+          ? fmt::format(", {}, {}, {}{}", is_plain || (is_scaled && launch.is_gathered) ? "sfa" : "nullptr",
+                        is_plain ? "sfb" : "nullptr", is_plain && is_dual ? "sfb2" : "nullptr",
+                        launch.is_gathered ? ", a, static_cast<const int*>(indices), lda, a_rows" : "")
+          : "");
 }
 
 const char* bias_note(const ProductFacts& facts) {

@@ -33,8 +33,10 @@ struct ProductParams {
   long long c_stride_l;
   float alpha;
   float beta;
+  const void* sfa_pointer = nullptr;  // plain scales, sfa with a gather too
+  const void* sfb_pointer = nullptr;
+  const void* sfb2_pointer = nullptr;
   const void* a_pointer = nullptr;  // facts.gather only, from here on
-  const void* sfa_pointer = nullptr;
   const int* indices = nullptr;
   long long lda = 0;
   int a_rows = 0;

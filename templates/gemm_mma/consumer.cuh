@@ -125,7 +125,7 @@ struct Consumer {
     if (steps.begin == steps.end) return;
     Place place{};
     if constexpr (is_scaled(C))
-      place = {is_gathered(C) ? 0 : tile.a_in_scales, tile.b_in_scales,
+      place = {copies_sfa(C) ? 0 : tile.a_in_scales, copies_sfb(C) ? 0 : tile.b_in_scales,
                (p.k - 1) / scale_block(C) + 1 - steps.begin * scale_tiles(C) * kTileBlocks};
     Fragments fragments[2];
     wait();

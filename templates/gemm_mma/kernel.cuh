@@ -1,5 +1,5 @@
 // Matrix product by mma.sync, warp-specialised: one warp loads, the others multiply and store, on their own from the
-// ring on. Roles: producer.cuh, gather.cuh, consumer.cuh (fragments.cuh, split.cuh, epilogue.cuh);
+// ring on. Roles: producer.cuh, copies.cuh, consumer.cuh (fragments.cuh, split.cuh, epilogue.cuh);
 // gemm/product_walk.cuh says who takes which tile.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include "common/ring.cuh"
 #include "gemm/product_params.cuh"
 #include "gemm_mma/consumer.cuh"
-#include "gemm_mma/gather.cuh"
+#include "gemm_mma/copies.cuh"
 #include "gemm_mma/producer.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
@@ -18,12 +18,12 @@
 
 namespace tessera::gemm_mma {
 
-// A full barrier takes one arrival (the loading thread, with the bytes) and those of the lanes that copy rows by a
-// list, an empty one that of every warp that reads.
+// A full barrier takes one arrival (the loading thread, with the bytes) and those of the lanes that copy rows
+// by a list or scales, an empty one that of every warp that reads.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
-  constexpr int kLoaders = 1 + (is_gathered(C) ? 32 * kGatherWarps : 0);
+  constexpr int kLoaders = 1 + (has_copies(C) ? 32 * kCopyWarps : 0);
   common::init_ring<C.stages>(smem + kOffsets.full[0], kLoaders, consumer_warps(C));
   ptx::fence_mbarrier_init();
 }
@@ -41,8 +41,8 @@ __device__ __forceinline__ void kernel(const gemm::ProductParams& params) {
     if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
     if constexpr (products(C) == 2) ptx::prefetch_tensormap(params.b2);
-    if constexpr (is_scaled(C)) {
-      if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.sfa);
+    if constexpr (is_scaled(C) && !copies_sfb(C)) {
+      if constexpr (!copies_sfa(C)) ptx::prefetch_tensormap(params.sfa);
       ptx::prefetch_tensormap(params.sfb);
     }
   }
@@ -52,8 +52,8 @@ __device__ __forceinline__ void kernel(const gemm::ProductParams& params) {
   if (threadIdx.x < kWarpgroupThreads) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
-    if constexpr (is_gathered(C))
-      if (threadIdx.x / 32 >= kFirstGatherWarp) RowGatherer<C>{params, smem}.run();
+    if constexpr (has_copies(C))
+      if (threadIdx.x / 32 >= kFirstCopyWarp) Copier<C>{params, smem}.run();
     if constexpr (C.split_k > 1) {
       // The consumers' barrier between the parts of K is the whole cluster's.
       __syncwarp();

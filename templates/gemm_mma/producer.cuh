@@ -1,5 +1,5 @@
 // The producer: one thread loads A and B of each step along K into the ring, ahead of the consumers, across tiles too;
-// rows of A by a list are copied by other warps (gather.cuh).
+// rows of A by a list and plain scales are copied by other warps (copies.cuh).
 // What lies behind the matrix comes as zeros, and counts among a slot's bytes. With a K of 0 there is no A and no B,
 // and nothing may be loaded through their maps, not even zeros.
 #pragma once
@@ -64,8 +64,9 @@ __device__ __forceinline__ void produce(const gemm::ProductParams& p, unsigned s
     for (int step = steps.begin; step < steps.end; ++step) {
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-      constexpr int kBytesOfA = is_gathered(C) ? 0 : a_copied_bytes(C) + sfa_slot_bytes(C);
-      ptx::mbarrier_arrive_expect_tx(full, kBytesOfA + b_copied_bytes(C) + sfb_slot_bytes(C));
+      constexpr int kBytesOfA = is_gathered(C) ? 0 : a_copied_bytes(C);
+      constexpr int kBytesOfScales = (copies_sfa(C) ? 0 : sfa_slot_bytes(C)) + (copies_sfb(C) ? 0 : sfb_slot_bytes(C));
+      ptx::mbarrier_arrive_expect_tx(full, kBytesOfA + b_copied_bytes(C) + kBytesOfScales);
       if constexpr (!is_gathered(C))
         load_operand<C, a_layout(C), C.tile_m>(p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full,
                                                tile.a_row, step * step_coordinates(C), tile.a_matrix);
@@ -74,8 +75,8 @@ __device__ __forceinline__ void produce(const gemm::ProductParams& p, unsigned s
         load_operand<C, b_layout(C), C.tile_n>(i == 0 ? p.b : p.b2,
                                                smem + kLayout.b.offset + ring.slot * b_slot_bytes(C) + i * b_bytes(C),
                                                full, tile.b_row, step * step_coordinates(C), tile.b_matrix);
-      if constexpr (is_scaled(C)) {
-        if constexpr (!is_gathered(C))
+      if constexpr (is_scaled(C) && !copies_sfb(C)) {
+        if constexpr (!copies_sfa(C))
           load_scales<C>(p.sfa, smem + kLayout.sfa.offset + ring.slot * sfa_slot_bytes(C), full, tile.a_scales, step);
 #pragma unroll
         for (int i = 0; i < products(C); ++i)

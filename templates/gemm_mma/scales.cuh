@@ -36,8 +36,9 @@ struct Scales {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       // A warp of few rows has fewer than its threads could take: the others' cells are not looked at.
-      // Rows by a list have no cells behind the tile's last row.
-      const int of_warp = kIsA && is_gathered(C) ? row_of_cell(i) % kRows : row_of_cell(i),
+      // Cells that threads copy end with the tile's last row.
+      constexpr bool kIsCopied = kIsA ? copies_sfa(C) : copies_sfb(C);
+      const int of_warp = kIsCopied ? row_of_cell(i) % kRows : row_of_cell(i),
                 product = kRows == kOfProduct ? 0 : of_warp / kOfProduct;
       const int row = within + warp * kOfProduct + of_warp - product * kOfProduct;
       const unsigned tile = region + slot * kSlotBytes + product * scale_slot_bytes(C, kTile) +

@@ -30,7 +30,10 @@
 // interleaved one columns of both stand in turn. Either way a warp has gate and up of the same columns of D.
 //
 // Groups of rows may have rows of A by a list (facts.gather): A is [a_rows, k] and its scales those of a_rows rows,
-// both one matrix, and row i of D takes row indices[i] of A, or zeros where that is none (gather.cuh).
+// both one matrix, and row i of D takes row indices[i] of A, or zeros where that is none (copies.cuh).
+//
+// Scales may also be plain, [l, rows, blocks] bytes: then two warps copy those of each step to where a tile would have
+// them. A step has as many cells of four blocks for each row as it has tiles along K.
 //
 // Of shared memory a CTA has 101,376 bytes there. Configs keep to that on Hopper too, so that what runs on the one is
 // what was compiled for the other.
@@ -39,7 +42,7 @@
 //   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
 //             nvfp4, mxfp4 by mxfp4: as u8, so that k is k / 2, two values a byte
 //             mxfp4 beside mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be anything
-//             a gathered A and its scales have no map
+//             a gathered A and its scales have no map, and plain scales have none
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
 // Entry parameters, in this order (with swap_ab b before a, sfb before sfa, n before m):
@@ -47,8 +50,8 @@
 //   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (facts.c only);
 //   bias (facts.bias only); float* scale_a, scale_b, scale_b2 (8-bit types whose D is not s32, and nvfp4; the last one
 //   with dual; may be null: 1); int m, n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l
-//   (facts.c only); float alpha (D not s32); float beta (c); a, sfa (block-scaled types only), int* indices,
-//   long long lda, int a_rows (gather)
+//   (facts.c only); float alpha (D not s32); float beta (c); sfa, sfb (plain scales), sfb2 (dual too); a, sfa
+//   (scales in tiles), int* indices, long long lda, int a_rows (gather)
 // Launch: grid.x CTAs, one for each SM or for each tile, with a split K a cluster of split_k for each tile; block
 // num_threads(); dynamic shared memory smem_layout().total_bytes.
 #pragma once
@@ -80,6 +83,7 @@ struct Config {
   int split_k = 1;  // CTAs that share the K of a tile
   int raster = 16;  // tiles along M that are walked before the next one along N
   SwapAb swap_ab = SwapAb::off;
+  ScaleForm scale_form = ScaleForm::tile;  // of block-scaled operands
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -92,7 +96,7 @@ inline constexpr int kMaxTile = 256;     // rows that one TMA box has
 inline constexpr int kStepBytes = 128;   // of K: a swizzle span
 inline constexpr int kBlock = 16;        // rows and columns that one ldmatrix fetches, and M of mma.sync
 inline constexpr int kLeastColumns = 8;  // N of mma.sync
-inline constexpr int kFirstGatherWarp = 2, kGatherWarps = 2;
+inline constexpr int kFirstCopyWarp = 2, kCopyWarps = 2;  // of rows by a list, and of plain scales
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -143,6 +147,11 @@ TESSERA_HD constexpr int element_bits(const Config& c) {
   return a < b ? b : a;
 }
 TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < element_bits(c); }
+TESSERA_HD constexpr bool is_plain_scaled(const Config& c) { return is_scaled(c) && c.scale_form == ScaleForm::plain; }
+// Whether threads copy some of what a slot has, and which scales.
+TESSERA_HD constexpr bool has_copies(const Config& c) { return is_gathered(c) || is_plain_scaled(c); }
+TESSERA_HD constexpr bool copies_sfa(const Config& c) { return is_scaled(c) && has_copies(c); }
+TESSERA_HD constexpr bool copies_sfb(const Config& c) { return is_plain_scaled(c); }
 TESSERA_HD constexpr bool is_quantized(const Config& c) { return c.facts.d_format != OutputFormat::plain; }
 TESSERA_HD constexpr bool is_integer(DType dtype) { return dtype == DType::s8 || dtype == DType::u8; }
 TESSERA_HD constexpr bool is_integer(const Config& c) { return tessera::is_integer(c.facts.a_type); }
@@ -194,6 +203,8 @@ struct RegisterBudget {
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   if (consumer_warps(c) != kMaxConsumerWarps) return {255, 255, 255};
+  // Warps that copy plain scales, of both operands and of a gate's two, would spill with 64.
+  if (is_plain_scaled(c)) return {168, 72, 216};
   return is_gathered(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 40, 232};
 }
 
@@ -362,15 +373,16 @@ TESSERA_HD constexpr int units_of_warp(const Config& c) {
 TESSERA_HD constexpr int units(const Config& c) { return consumer_warps(c) * units_of_warp(c); }
 TESSERA_HD constexpr int unit_bytes(const Config& c) { return unit_groups(c) * 8 * kBlock * 4; }
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return is_gathered(c) ? 4 : 3; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return has_copies(c) ? 4 : 3; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
-  if (is_gathered(c) && index == 2) return {"gather", kFirstGatherWarp, kGatherWarps, budget.producer};
+  if (has_copies(c) && index == 2)
+    return {is_gathered(c) ? "gather" : "scales", kFirstCopyWarp, kCopyWarps, budget.producer};
   switch (index) {
     case 0:
       return {"load", 0, 1, budget.producer};
     case 1:
-      return {"idle", 1, is_gathered(c) ? kFirstGatherWarp - 1 : 3, budget.producer};
+      return {"idle", 1, has_copies(c) ? kFirstCopyWarp - 1 : 3, budget.producer};
     default:
       return {"consumer", 4, consumer_warps(c), budget.consumer};
   }

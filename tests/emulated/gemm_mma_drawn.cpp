@@ -110,6 +110,7 @@ class Draw {
     const bool is_gathered = is_grouped && one_in(2);
     if (is_grouped) set("grouping", groups > 3 ? "contiguous" : "masked");
     if (is_gathered) set("gather", "rows");
+    if (at >= kPlainTypes && one_in(3)) set("scale_form", "plain");
     if (!is_grouped && is_plain && !is_quantized && one_in(4)) set("swap_ab", "on");
     if (!is_grouped && one_in(4)) set("split_k", std::to_string(pick(2, 4)));
     if (!one_in(3)) {
@@ -125,7 +126,8 @@ class Draw {
     if (is_gathered) test.sizes["a_rows"] = pick(1, 150);
     // Beside mxfp8 rows of mxfp4 have room for whole boxes of 128 values, where boxes are what copies them.
     const auto row_pitch = [&](const std::string& type, const std::string& other, std::int64_t elements) {
-      if (bits_of(type) == 4 && bits_of(other) == 8 && !(is_gathered && &type == &a)) return pitch((elements + 127) / 128 * 128, kPaddedBits);
+      if (bits_of(type) == 4 && bits_of(other) == 8 && !(is_gathered && &type == &a))
+        return pitch((elements + 127) / 128 * 128, kPaddedBits);
       return pitch(elements, bits_of(type));
     };
     test.sizes["lda"] = row_pitch(a, b, is_a_mn ? m : k);

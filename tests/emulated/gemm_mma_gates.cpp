@@ -227,6 +227,47 @@ const ProductCase kGathersByMma[] = {
      {40, 33}},
 };
 
+const ProductCase kPlainScalesByMma[] = {
+    {"nvfp4, plain scales, cells that begin anywhere, two tiles of rows",
+     {{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"scale_form", "plain"}, {"tile_m", "256"}, {"tile_n", "64"}},
+     {{"m", 150}, {"n", 70}, {"k", 592}, {"lda", 608}, {"ldb", 608}, {"l", 2}},
+     Fill::standard},
+    {"mxfp8, plain scales, whole cells, d transposed, k in three parts",
+     {{"arch", "sm_121a"},
+      {"dtype", "mxfp8_e4m3"},
+      {"scale_form", "plain"},
+      {"swap_ab", "on"},
+      {"tile_m", "8"},
+      {"tile_n", "64"},
+      {"split_k", "3"}},
+     {{"m", 13}, {"n", 100}, {"k", 640}},
+     Fill::standard},
+    {"mxfp4, plain scales, dual, contiguous groups",
+     {{"arch", "sm_120a"},
+      {"dtype", "mxfp4"},
+      {"scale_form", "plain"},
+      {"gate", "dual"},
+      {"grouping", "contiguous"},
+      {"tile_m", "64"},
+      {"tile_n", "64"}},
+     {{"m", 150}, {"n", 70}, {"k", 512}, {"l", 3}},
+     Fill::standard,
+     {65, 0, 70}},
+    {"mxfp8 by mxfp4, plain scales, masked groups, rows by a list, a block-scaled d",
+     {{"arch", "sm_120f"},
+      {"dtype", "mxfp8_e4m3"},
+      {"b_dtype", "mxfp4"},
+      {"d_dtype", "nvfp4"},
+      {"scale_form", "plain"},
+      {"grouping", "masked"},
+      {"gather", "rows"},
+      {"tile_m", "32"},
+      {"tile_n", "64"}},
+     {{"m", 50}, {"n", 96}, {"k", 288}, {"l", 2}, {"a_rows", 30}, {"ldb", 384}},
+     Fill::standard,
+     {50, 7}},
+};
+
 const ProductCase kQuantizedByMma[] = {
     {"bf16 to nvfp4, exact, tiles of fewer rows than a tile of scales has, two matrices",
      {{"arch", "sm_120a"}, {"d_dtype", "nvfp4"}, {"bias", "column"}, {"tile_m", "64"}, {"tile_n", "64"}},
@@ -296,6 +337,14 @@ TEST_CASE("products by mma.sync: groups whose rows of a a list names") {
   if (!compiler) return;
   using enum emulator::Schedule;
   for (const ProductCase& test : kGathersByMma)
+    if (testing::takes_next_case(4)) check_product(test, *compiler, {fair, eager, lazy, adversarial, split, weak});
+}
+
+TEST_CASE("products by mma.sync: plain scales") {
+  const std::unique_ptr<Compiler> compiler = find_product_compiler();
+  if (!compiler) return;
+  using enum emulator::Schedule;
+  for (const ProductCase& test : kPlainScalesByMma)
     if (testing::takes_next_case(4)) check_product(test, *compiler, {fair, eager, lazy, adversarial, split, weak});
 }
 

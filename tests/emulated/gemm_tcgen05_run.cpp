@@ -107,6 +107,9 @@ void ProductRun::add_buffer(const BufferSpec& spec, std::uint64_t stream) {
     const reference::CounterRandom random(kSeed, stream);
     for (std::int64_t i = 0; i < buffer.memory.elements(); ++i)
       buffer.memory.set(i, static_cast<double>(random.integer(static_cast<std::uint64_t>(i), -1, size("a_rows"))));
+  } else if (spec.name.starts_with("sf") && spec.role == BufferRole::input && shape.size() == 3) {
+    buffer.memory = reference::random_plain_scales(operand_type_of(plan_, spec.name), shape[0], shape[1], size("k"),
+                                                   test_.fill, kSeed, stream);
   } else if (spec.name == "sfa" && facts_of(plan_).gather != Gather::none) {
     buffer.memory = reference::random_operand_scales(operand_type_of(plan_, "sfa"), 1, size("a_rows"), size("k"),
                                                      test_.fill, kSeed, stream);

@@ -198,6 +198,18 @@ TEST_CASE("mma products: rows by a list have no map, nor their scales, and warps
     CHECK(rule.message.find("lda must be at least") == std::string::npos);
 }
 
+TEST_CASE("mma products: plain scales have no map, and warps that copy them") {
+  const Plan plain = plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"scale_form", "plain"}});
+  CHECK(plain.kernel.find("_nvfp4_plain_to_bf16") != std::string::npos);
+  for (const TensorMapRecipe& map : plain.launch.tensor_maps) CHECK((map.name == "a" || map.name == "b"));
+  CHECK(std::count_if(plain.roles.begin(), plain.roles.end(),
+                      [](const RolePlan& role) { return role.name == "scales" && role.warps == 2; }) == 1);
+  for (const BufferSpec& buffer : plain.launch.buffers)
+    if (buffer.name.starts_with("sf")) CHECK(buffer.shape.size() == 3);
+  // Types without scales are the same kernel, whatever is said of them.
+  CHECK(plan({{"arch", "sm_120a"}, {"scale_form", "plain"}}).kernel == plan({{"arch", "sm_120a"}}).kernel);
+}
+
 TEST_CASE("mma products: 8-bit types have factors, and their own sums") {
   const auto has = [](const Plan& plan, const char* name) {
     return std::any_of(plan.launch.buffers.begin(), plan.launch.buffers.end(),
@@ -290,10 +302,6 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "gemm mxfp8_e4m3 x nvfp4: a is mxfp8_e4m3, b is nvfp4" + types);
   CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "nvfp4"}}) ==
         "gemm nvfp4: mma.sync has block scales on sm_120 and sm_121 with suffix a or f, not on sm_90a");
-  CHECK(
-      refusal(on_120({{"dtype", "nvfp4"}, {"scale_form", "plain"}})) ==
-      "gemm nvfp4: scales in the plain form, tiles needed (of 128 rows by 4 blocks): convert them with convert_scales, "
-      "to = tile");
   CHECK(refusal(on_120({{"d_dtype", "e4m3"}})) ==
         "gemm bf16: d is e4m3: must be f32, bf16, f16 or a block-scaled format");
   CHECK(refusal({{"mma_kind", "mma.f16"}, {"d_dtype", "nvfp4"}}) ==

@@ -86,6 +86,7 @@ inline void add_mma_products(std::vector<Problem>& problems) {
       problems.push_back(problem_of("gemm", {{"arch", arch}, {"dtype", a}, {"b_dtype", b}}));
   // Gates, groups, and few rows: transposed, k in parts.
   for (const char* const dtype : {"bf16", "e4m3", "s8"}) {
+    add({{"dtype", dtype}, {"scale_form", "plain"}, {"m", "16"}});
     for (const char* const grouping : {"contiguous", "masked"})
       for (const char* const gather : {"none", "rows"})
         add({{"dtype", dtype}, {"grouping", grouping}, {"gather", gather}});

@@ -171,6 +171,7 @@ class Sweep {
       test.fields.emplace_back("tile_n", "64");
       test.fields.emplace_back("split_k", std::to_string(pick(1, 3)));
     }
+    if (pick(0, 2) == 0) test.fields.emplace_back("scale_form", "plain");
     if (pick(0, 2) == 0) test.fields.emplace_back("c", "matrix");
     if (pick(0, 2) == 0) test.fields.emplace_back("bias", "column");
     if (pick(0, 3) == 0) test.fields.emplace_back("activation", "silu");
