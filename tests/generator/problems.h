@@ -86,10 +86,8 @@ inline void add_mma_products(std::vector<Problem>& problems) {
       problems.push_back(problem_of("gemm", {{"arch", arch}, {"dtype", a}, {"b_dtype", b}}));
   // Gates, groups, and few rows: transposed, k in parts.
   for (const char* const dtype : {"bf16", "e4m3", "s8"}) {
-    add({{"dtype", dtype}, {"scale_form", "plain"}, {"m", "16"}});
-    for (const char* const grouping : {"contiguous", "masked"})
-      for (const char* const gather : {"none", "rows"})
-        add({{"dtype", dtype}, {"grouping", grouping}, {"gather", gather}});
+    for (const char* const grouping : {"contiguous", "masked"}) add({{"dtype", dtype}, {"grouping", grouping}});
+    add({{"dtype", dtype}, {"grouping", "contiguous"}, {"gather", "rows"}});
     for (const char* const interleave : {"1", "2", "4", "8", "16"})
       add({{"dtype", dtype}, {"gate", "interleaved"}, {"interleave", interleave}});
     add({{"dtype", dtype}, {"gate", "dual"}, {"m", "16"}});
@@ -97,7 +95,9 @@ inline void add_mma_products(std::vector<Problem>& problems) {
   }
   for (const char* const dtype : {"nvfp4", "mxfp4", "mxfp8_e5m2"})
     for (const Fields& fields :
-         {Fields{{"gate", "dual"}}, Fields{{"gate", "interleaved"}, {"grouping", "contiguous"}},
+         {Fields{{"gate", "dual"}, {"scale_form", "plain"}},
+          Fields{{"gate", "interleaved"}, {"grouping", "contiguous"}},
+          Fields{{"grouping", "masked"}, {"gather", "rows"}, {"scale_form", "plain"}},
           Fields{{"grouping", "masked"}, {"gate", "dual"}, {"m", "16"}}, Fields{{"m", "8"}, {"swap_ab", "on"}},
           Fields{{"d_dtype", "nvfp4"}, {"gate", "interleaved"}}, Fields{{"d_dtype", "mxfp8_e4m3"}, {"c", "matrix"}}}) {
       Fields all{{"arch", "sm_120a"}, {"dtype", dtype}};
