@@ -26,9 +26,10 @@ __device__ __forceinline__ unsigned sum_barrier(unsigned smem, int accumulator) 
 // Rows of one swizzle span, in groups of 8.
 template <Config C>
 __device__ __forceinline__ unsigned long long rows_descriptor(unsigned start) {
-  return layout::encode_smem_descriptor(
-      layout::DescriptorKind::tcgen05,
-      {.start = start, .stride_bytes = 8 * row_bytes(C), .layout = layout::smem_layout(swizzle(C))});
+  return layout::encode_smem_descriptor(layout::DescriptorKind::tcgen05, {.start = start,
+                                                                          .leading_bytes = 16,
+                                                                          .stride_bytes = 8 * row_bytes(C),
+                                                                          .layout = layout::smem_layout(swizzle(C))});
 }
 // A tile of scales: 32 rows of 16 bytes.
 __device__ __forceinline__ unsigned long long scales_descriptor(unsigned start) {
