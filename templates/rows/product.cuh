@@ -187,12 +187,14 @@ __device__ __forceinline__ void store_sums(const Params& p, const StepParams& st
   }
 }
 
-// A warp goes through its tiles of 16 rows, block by block, with stages_of_product() - 1 blocks on their way: the loads
-// of a tile's first blocks go out while the one before is worked on.
+// A warp goes through its tiles of 16 rows, block by block, while the next blocks are on their way, those of the next
+// tile too. Of four slots two are filled together: whole lines of 128 bytes (4,096 rows of 7,168 columns on an H200:
+// 157 us, 159 with one at a time).
 template <Config C>
 __device__ __forceinline__ void multiply_streams(const Params& p) {
   extern __shared__ __align__(16) float row_sums[];
   constexpr int kWarps = threads_of_cta(C) / kWarp, kStages = stages_of_product(C);
+  constexpr int kTogether = kStages == 4 ? 2 : 1;
   const StepParams& step = p.steps[source_step(C.chain)];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp % kWarps;
   const int group = lane / 4, member = lane % 4;
@@ -214,7 +216,7 @@ __device__ __forceinline__ void multiply_streams(const Params& p) {
     if (++copied_slot == kStages) copied_slot = 0;
   };
 #pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) copy_next();
+  for (int i = 0; i < kStages - kTogether; ++i) copy_next();
   RemixOfTile next;
   load_remix(p, step, first_tile, lane, next);
   split_weights<C>(step.in3, first, weights);
@@ -229,8 +231,11 @@ __device__ __forceinline__ void multiply_streams(const Params& p) {
     float sums[kMixTiles][4] = {}, squares[2] = {};
 #pragma unroll 1
     for (int block = 0; block < kBlocksOfPart; ++block) {
-      ptx::cp_async_wait_group<kStages - 2>();
-      copy_next();  // over the block before
+      if (block % kTogether == 0) {
+        ptx::cp_async_wait_group<kStages - 2 * kTogether>();
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) copy_next();  // over the blocks before
+      }
       multiply_block<C>(p, tile + group, column + 32 * block, ring + slot * kBlockBytes, of_rows,
                         of_lane + static_cast<unsigned>(block * kBytesOfBlock), sums, squares);
       if (++slot == kStages) slot = 0;

@@ -115,10 +115,10 @@ TESSERA_HD constexpr int barriers_end(const Config& c) {
 inline constexpr int kPartColumns = 128, kRowsOfWarp = 16, kMixTiles = kMixColumns / 8;
 inline constexpr int kSplitBytes = kMixColumns * kStreams * kPartColumns * 4;
 TESSERA_HD constexpr int parts_of_product(int columns) { return static_cast<int>(ceil_div(columns, kPartColumns)); }
-// CTAs that share the rows of a part: as many as Hopper's multiprocessors hold at a time, so that all begin and end
-// together.
+// CTAs that share the rows of a part: of those that hold Hopper's multiprocessors alone three times as many in all, or
+// a few less, of others as many as it holds at a time.
 TESSERA_HD constexpr int most_turns(const Config& c) {
-  const int turns = (c.rows_of_cta <= 64 ? 2 : 1) * 132 / parts_of_product(c.columns);
+  const int turns = (c.rows_of_cta <= 64 ? 2 : 3) * 132 / parts_of_product(c.columns);
   return turns < 1 ? 1 : turns < 16 ? turns : 16;
 }
 // What a row takes of its mix, then blocks of 32 columns that are on their way to a warp: 16 rows of x and of each
