@@ -85,6 +85,7 @@ LaunchPlan launch_of(const mhc_product::Config& c, const std::string& arch, cons
     recipe.name = recipe.buffer = name;
     recipe.type = type;
     recipe.swizzle = swizzle;
+    recipe.l2_promotion = TensorMapL2Promotion::l2_128b;  // 8,192 x 28,672 on an H200: 116.9 us, with 256 bytes 118.7
     recipe.element_strides.assign(dims.size(), 1);
     recipe.dims = std::move(dims);
     recipe.strides_bytes = std::move(strides);

@@ -68,7 +68,8 @@ __device__ __forceinline__ void load(const Params& p, unsigned smem, Chunks chun
     const unsigned full = first_barrier<C>(smem) + 8 * ring.slot;
     ptx::mbarrier_wait_parity(common::empty_behind<kSlots>(full), ring.parity ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C) + b_slot_bytes(C));
-    ptx::tma_load_2d(smem + ring.slot * a_slot_bytes(C), p.a, full, chunk * kChunk, row);
+    // Of a everything is read once, b by all CTAs: a leaves the L2 first.
+    ptx::tma_load_2d_with_policy(smem + ring.slot * a_slot_bytes(C), p.a, full, ptx::kEvictFirst, chunk * kChunk, row);
 #pragma unroll
     for (int i = 0; i < kPanels; ++i)
       ptx::tma_load_2d(smem + smem_layout(C).b + ring.slot * b_slot_bytes(C) + i * (b_slot_bytes(C) / kPanels), p.b,
