@@ -322,12 +322,8 @@ class ChainReader {
     const std::size_t at = ++at_;
     const std::string_view format = word();
     RowStep step;
-    if (!named(format, step) || (step.kind != RowPart::quantize && step.kind != RowPart::scaled_8)) {
-      std::vector<std::string_view> candidates{"mxfp8"};
-      for (const PartWord& part : part_words())
-        if (part.step.kind == RowPart::quantize || part.step.kind == RowPart::scaled_8) candidates.push_back(part.word);
-      refuse(at, format.size(), fmt::format("no such format: there are {}", fmt::join(candidates, ", ")), candidates);
-    }
+    if (!named(format, step) || (step.kind != RowPart::quantize && step.kind != RowPart::scaled_8))
+      refuse(at, format.size(), "no such format: nvfp4, mxfp4, mxfp8, mxfp8_e5m2 or e4m3", {});
     return step;
   }
 

@@ -492,6 +492,16 @@ __device__ __forceinline__ void tma_load_5d(unsigned destination, const TensorMa
 // that of createpolicy.fractional.L2::evict_first on sm_90; a policy is a hint, so a wrong one would cost time alone.)
 inline constexpr unsigned long long kEvictFirst = 0x12F0000000000000ull;
 
+// PTX ISA "cp.async.bulk.tensor", PTX 8.6, sm_90. As tma_load_2d, with a policy for the L2.
+__device__ __forceinline__ void tma_load_2d_with_policy(unsigned destination, const TensorMap& map, unsigned barrier,
+                                                        unsigned long long policy, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%4, %5}], [%2], %3;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "l"(policy), "r"(c0), "r"(c1)
+      : "memory");
+}
+
 // PTX ISA "cp.async.bulk.tensor", PTX 8.6, sm_90. As tma_load_3d, with a policy for the L2.
 __device__ __forceinline__ void tma_load_3d_with_policy(unsigned destination, const TensorMap& map, unsigned barrier,
                                                         unsigned long long policy, int c0, int c1, int c2) {
