@@ -38,4 +38,17 @@ __device__ __forceinline__ unsigned ld_global_u8_written(const void* p) {
   return x;
 }
 
+// What createpolicy makes for a fraction of 1 of L2::evict_last: other lines leave the L2 before those that were read.
+inline constexpr unsigned long long kEvictLast = 0x14F0000000000000ull;
+
+// PTX ISA "ld", PTX 7.4, sm_80. As ld_global_v4_written, with a policy for the L2.
+__device__ __forceinline__ Vector4 ld_global_v4_written_with_policy(const void* p, unsigned long long policy) {
+  Vector4 v;
+  asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p), "l"(policy)
+               : "memory");
+  return v;
+}
+
 }  // namespace tessera::ptx

@@ -31,7 +31,7 @@ __device__ __forceinline__ void load_row(const Params& p, const Place& place, Va
     if (S.kind == RowPart::join && (from >= S.first || (to > S.first && column >= S.first))) {
       raw[j] = load8<C.dtype>(step.in, start2 + first - S.first + columns_to<C>(j));
     } else {
-      raw[j] = load8<C.dtype>(p.x, start + first + columns_to<C>(j));
+      raw[j] = load8<C.dtype, reads_stay(C)>(p.x, start + first + columns_to<C>(j));
     }
   }
 #pragma unroll

@@ -129,6 +129,14 @@ __device__ __forceinline__ bool is_in(const Place& place, int vector) {
   return (from >= S.first || column >= S.first) && (to <= kLast || column <= kLast);
 }
 
+// Whether what is read stays in the L2 longer than what is written: with a residual that is stored as much is written
+// as read, and so it goes to memory sooner (16,384 x 7,168 on an H200: 217 us, 224 without).
+TESSERA_HD constexpr bool reads_stay(const Config& c) {
+  bool has_sum = false;
+  for (const RowStep& step : c.chain.steps) has_sum = has_sum || (step.kind == RowPart::residual && step.is_stored);
+  return has_sum && c.ctas_of_row == 1 && c.threads_of_row >= 256;
+}
+
 // Eight elements as they are loaded: 4 words of 16-bit pairs, or 8 of fp32.
 template <DType kDType>
 struct Raw {
@@ -136,14 +144,15 @@ struct Raw {
   unsigned words[kWords];
 };
 
-// element: a multiple of 8 elements of an aligned row.
-template <DType kDType>
+// element: a multiple of 8 elements of an aligned row. kStays: other lines leave the L2 first.
+template <DType kDType, bool kStays = false>
 __device__ __forceinline__ Raw<kDType> load8(const void* from, long long element) {
   const char* const at = static_cast<const char*>(from) + element * dtype_bytes(kDType);
   Raw<kDType> raw;
 #pragma unroll
   for (int i = 0; i < Raw<kDType>::kWords / 4; ++i) {
-    const ptx::Vector4 v = ptx::ld_global_v4_written(at + 16 * i);
+    const ptx::Vector4 v = kStays ? ptx::ld_global_v4_written_with_policy(at + 16 * i, ptx::kEvictLast)
+                                  : ptx::ld_global_v4_written(at + 16 * i);
     raw.words[4 * i] = v.x;
     raw.words[4 * i + 1] = v.y;
     raw.words[4 * i + 2] = v.z;

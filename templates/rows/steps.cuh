@@ -22,7 +22,7 @@ __device__ __forceinline__ void add_residual(const StepParams& p, const Place& p
     const int column = column_of<C>(place, j);
     raw[j] = zeros8<C.dtype>();
     if (place.is_live && is_in<C, S>(place, j))
-      raw[j] = load8<C.dtype>(p.in, place.row * p.in_stride + column - S.first);
+      raw[j] = load8<C.dtype, reads_stay(C)>(p.in, place.row * p.in_stride + column - S.first);
   }
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
