@@ -1,0 +1,154 @@
+#include "generator/products/gemm_weights_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "generator/model_device.h"
+
+namespace tessera::gemm_weights {
+
+namespace {
+
+constexpr int kFewRowsOfTile = 64;  // up to them the model was fitted to runs of few rows
+constexpr Hint kExampleRows = 4096, kExampleColumns = 8192, kExampleDepth = 8192;
+
+// Cycles of kHopper.clock_ghz, fitted to bench/results/weights-4-bit.md; a test holds the model to that page's cells.
+constexpr double kMemoryBytes = 4.4e12 / 1.7e9;  // of all multiprocessors
+constexpr double kMostMemoryBytes = 28;          // of one
+constexpr double kL2Bytes = 42;
+constexpr double kWidenCycles = 195;  // a warp's instructions for 128 of k of its rows, beside which no other warp of
+                                      // its scheduler issues any
+// Likewise of up to 32 rows, and each row of the tile, where four warpgroups share a scheduler's turns; each halving of
+// k among them costs a part more. Of 64 rows.
+constexpr double kFewRowsCycles = 214, kFewRowCycles = 6.3, kSharedDepth = 1.25, k64RowsCycles = 450;
+constexpr double kStepCycles = 360;                    // from a warp's step to its next, alone
+constexpr double kLoadCycles = 120, kCopyCycles = 25;  // of the thread that loads: a step, and each copy of it
+constexpr double kLoadShown = 0.3;  // of that, up to 64 rows: loads, widening and products overlap only in part
+constexpr double kTwoStages = 1.2;  // a ring of two slots waits for the memory
+constexpr double kProducts = 1780;  // of 16-bit numbers: 87 % of what the tensor cores have
+// Of many rows, times the modelled products: measured with 4,096 rows (bench/results/weights-4-bit.md). Of 128 rows a
+// warpgroup's one block is multiplied in less time than the next one's widening takes.
+constexpr double kManyRowsFactor = 1.03, kOneBlockOf128Factor = 1.475, kWideTileFactor = 1.14, kTallTileFactor = 1.23;
+constexpr double kLaunchCycles = 11600, kFewRowsLaunchCycles = 5500;  // up to 64 rows
+constexpr double kItemCycles = 700;  // from a tile's last product to the next one's first
+constexpr double kStoredElement = 0.06;
+constexpr double kSharedElement = 0.184;  // of the sums that the other parts of a cluster hand over
+constexpr double kGroupCycles = 500;      // and those of a CTA
+
+// mma.f16, fitted to bench/results/weights-4-bit.md: microseconds of a launch, and of a block of 64 x 128 weights, of
+// which a CTA widens one after the other at the rate of its four schedulers.
+constexpr double kDirectLaunchMicroseconds = 7.5;
+constexpr double kDirectItemMicroseconds = 0.2, kDirectGroupMicroseconds = 0.3;  // of a further tile
+// Of groups of rows, whose activations come anew, a step is longer; a further tile takes longer for each row of it, and
+// with k in parts for each number that is handed over.
+constexpr double kDirectOfGroups = 1.08, kDirectOfGroupsRowMicroseconds = 0.055;
+constexpr double kDirectOfGroupsSharedMicroseconds = 0.0005;
+constexpr double kReloaded = 1.03;  // activations, for each tile
+// A ring of less than three slots for each group: no slower, but of equals the last; of groups of rows much slower.
+constexpr double kShallow = 1.04, kShallowOfGroups = 1.6;
+double direct_block_microseconds(int tile_m) { return tile_m <= 8 ? 0.142 : tile_m <= 16 ? 0.16 : 0.215; }
+
+// 8-bit activations: what a warp takes to widen four of its rows, counted from its instructions, not timed.
+constexpr double kWidenedRowsCycles = 80;
+double widened_rows_cycles(const Config& c) {
+  return gemm_weights::is_widened(c) ? kWidenedRowsCycles * c.tile_m / gemm_weights::gather_warps(c) / 4 : 0;
+}
+
+double hint(Hint value, Hint otherwise) { return static_cast<double>(value > 0 ? value : otherwise); }
+
+struct Rows {
+  double of_one = 0;
+  double matrices = 0;
+};
+// Of each matrix or group, and how many have any: contiguous groups share the rows, a row for each at least.
+Rows rows_of_matrices(const Gemm& p) {
+  const double m = hint(p.m, kExampleRows), l = hint(p.l, 1);
+  if (p.grouping != Grouping::contiguous) return {m, l};
+  const double groups = std::min(l, m);
+  return {std::ceil(m / groups), groups};
+}
+
+GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
+  const auto [m, matrices] = rows_of_matrices(p);
+  const double n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * matrices;
+  const double clusters = hopper_clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
+  const double steps = std::ceil(std::ceil(k / kWeightDepth) / c.split_k), blocks = gemm_weights::blocks_of_tile(c);
+  const bool is_resident = tiles_m * matrices <= 1 && steps <= c.stages && p.grouping == Grouping::none;
+  const double weights = blocks * weight_block_bytes(gemm_weights::weights(c));
+  const double activations = is_resident ? 0 : gemm_weights::a_slot_bytes(c);
+  const double busy = std::min(items, clusters) * c.split_k;
+  const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
+  const double l2 = (weights + activations) / kL2Bytes;
+  const double widen = blocks * direct_block_microseconds(c.tile_m) * 1e3 * kHopper.clock_ghz;
+  const double rows = is_resident ? 0 : widened_rows_cycles(c);
+  const bool is_shallow = c.stages < 3 * gemm_weights::k_groups(c), is_of_groups = p.grouping != Grouping::none;
+  const double step_factor = is_resident    ? 1
+                             : is_of_groups ? (is_shallow ? kShallowOfGroups : kDirectOfGroups)
+                                            : (is_shallow ? kShallow : kReloaded);
+  const double step = std::max({memory, l2, widen, rows}) * step_factor;
+  GemmWeightsCost cost;
+  cost.bound = widen < step ? "memory" : "the widening of the weights";
+  double item = kDirectItemMicroseconds + kDirectGroupMicroseconds * gemm_weights::k_groups(c);
+  if (p.grouping != Grouping::none)
+    item += kDirectOfGroupsRowMicroseconds * c.tile_m +
+            kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
+  cost.cycles = (kDirectLaunchMicroseconds + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
+  return cost;
+}
+
+// Of a block, for 128 of k.
+double widen_cycles(const Config& c) {
+  if (c.tile_m > kFewRowsOfTile) return kWidenCycles;
+  if (!gemm_weights::has_few_rows(c)) return k64RowsCycles;
+  return (kFewRowsCycles + kFewRowCycles * c.tile_m) * std::pow(kSharedDepth, std::log2(gemm_weights::k_groups(c)));
+}
+
+double many_rows_factor(const Config& c) {
+  if (c.tile_m <= kFewRowsOfTile) return 1;
+  if (c.tile_m > 192) return kTallTileFactor;
+  if (gemm_weights::blocks(c) > 1) return kWideTileFactor;
+  return c.tile_m <= 128 ? kOneBlockOf128Factor : kManyRowsFactor;
+}
+
+}  // namespace
+
+GemmWeightsCost gemm_weights_cost(const Config& c, const Gemm& p) {
+  if (gemm_weights::is_direct(c)) return direct_cost_of(c, p);
+  const auto [m, matrices] = rows_of_matrices(p);
+  const double n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * matrices;
+  const double clusters = hopper_clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
+  const double steps = std::ceil(std::ceil(k / kWeightDepth) / c.split_k);
+  const double blocks = gemm_weights::blocks_of_tile(c), groups = gemm_weights::k_groups(c);
+  // Boxes of rows that are there.
+  const double box = gemm_weights::a_box_rows(c), rows = std::min<double>(c.tile_m, std::ceil(m / box) * box);
+  const double weights = gemm_weights::b_slot_bytes(c), activations = rows * kWeightDepth * 2;
+  // Multiprocessors that read share the memory's rate; few read no faster than each can. The L2 serves all but one of
+  // the passes over the weights.
+  const double busy = std::min(items, clusters) * c.split_k;
+  const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
+  const double l2 = (weights + activations) / kL2Bytes;
+  const double widen = blocks * widen_cycles(c);
+  const double multiply = blocks * kWeightRows * kWeightDepth * std::max(c.tile_m, 32) / kProducts;
+  const double latency = (kStepCycles + multiply / blocks) / groups;
+  const double load = kLoadCycles + kCopyCycles * (blocks + 2 * rows / box);
+  // Four warpgroups with a block of 64 rows each hide the rest behind each other.
+  const bool is_hidden = c.tile_m <= kFewRowsOfTile && !gemm_weights::has_few_rows(c) && blocks == 4;
+  double step = std::max({memory, l2, widen, multiply, latency, load, widened_rows_cycles(c)});
+  if (!is_hidden) step += 0.15 * std::min(widen, multiply);
+  if (c.stages < 3) step *= kTwoStages;
+  if (c.tile_m <= kFewRowsOfTile && !is_hidden) step += kLoadShown * load;
+  step *= many_rows_factor(c);
+  GemmWeightsCost cost;
+  cost.bound = step < 1.3 * multiply ? "the tensor cores"
+               : step < 1.3 * memory ? "memory"
+                                     : "the widening of the weights";
+  double item = kItemCycles + kStoredElement * c.tile_m * c.tile_n;
+  item += kSharedElement * (c.split_k - 1) * c.tile_m * c.tile_n;
+  if (groups > 1) item += kGroupCycles;
+  cost.cycles = (c.tile_m <= kFewRowsOfTile ? kFewRowsLaunchCycles : kLaunchCycles) + rounds * (steps * step + item);
+  return cost;
+}
+
+}  // namespace tessera::gemm_weights
