@@ -48,8 +48,8 @@ constexpr double kReloaded = 1.03;  // activations, for each tile
 constexpr double kShallow = 1.04, kShallowOfGroups = 1.6;
 double direct_block_microseconds(int tile_m) { return tile_m <= 8 ? 0.142 : tile_m <= 16 ? 0.16 : 0.215; }
 
-// 8-bit activations: what a warp takes to widen four of its rows, counted from its instructions, not timed.
-constexpr double kWidenedRowsCycles = 80;
+// 8-bit activations: what a warp takes to widen four of its rows, from 16, 64 and 4,096 x 8,192 x 8,192.
+constexpr double kWidenedRowsCycles = 350;
 double widened_rows_cycles(const Config& c) {
   return gemm_weights::is_widened(c) ? kWidenedRowsCycles * c.tile_m / gemm_weights::gather_warps(c) / 4 : 0;
 }
@@ -94,6 +94,8 @@ GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
     item += kDirectOfGroupsRowMicroseconds * c.tile_m +
             kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
   cost.cycles = (kDirectLaunchMicroseconds + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
+  // Of activations that stay, all are widened once.
+  if (is_resident) cost.cycles += steps * std::max(0.0, widened_rows_cycles(c) - step);
   return cost;
 }
 
