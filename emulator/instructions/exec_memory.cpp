@@ -157,8 +157,7 @@ template <class T>
     });
 }
 template <class T>
-[[gnu::noinline]] void compare_range(Warp& w, const Range& range, const Elements& from) {
-  SameStore same(w);
+[[gnu::noinline]] void compare_range(const Warp& w, const Range& range, const Elements& from, SameStore& same) {
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     for (int i = 0; i < from.count; ++i) {
       const T value = take<T>(w, from.first[i], static_cast<int>(lane));
@@ -209,7 +208,8 @@ bool store_range(Warp& w, const Instruction& in, Mask active) {
     return false;
   if constexpr (kSpace != Space::local) {
     if (w.race) [[unlikely]] {
-      compare_range<T>(w, range, from);
+      SameStore same(w);  // until the race detector has followed
+      compare_range<T>(w, range, from, same);
       follow_range(w, in, range, bytes, active, true);
     }
   }
