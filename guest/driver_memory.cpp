@@ -210,13 +210,6 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   });
 }
 CUresult cuPointerSetAttribute(const void*, CUpointer_attribute, CUdeviceptr) { return CUDA_SUCCESS; }
-#undef cuMemAdvise
-#undef cuMemPrefetchAsync
-CUresult cuMemAdvise(CUdeviceptr, std::size_t, CUmem_advise, CUdevice) { return CUDA_SUCCESS; }
-CUresult cuMemAdvise_v2(CUdeviceptr, std::size_t, CUmem_advise, CUmemLocation) { return CUDA_SUCCESS; }
-CUresult cuMemPrefetchAsync(CUdeviceptr, std::size_t, CUdevice, CUstream) { return CUDA_SUCCESS; }
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr, std::size_t, CUmemLocation, unsigned, CUstream) { return CUDA_SUCCESS; }
-
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
   return copy_row(__func__, to, from, bytes, nullptr);
 }
@@ -269,8 +262,24 @@ CUresult cuMemsetD2D8_v2(CUdeviceptr to, std::size_t pitch, unsigned char value,
                          std::size_t height) {
   return fill_rows(__func__, to, pitch, value, 1, width, height, nullptr);
 }
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width,
+                          std::size_t height) {
+  return fill_rows(__func__, to, pitch, value, 2, width, height, nullptr);
+}
 CUresult cuMemsetD2D32_v2(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height) {
   return fill_rows(__func__, to, pitch, value, 4, width, height, nullptr);
+}
+CUresult cuMemsetD2D8Async(CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width,
+                           std::size_t height, CUstream stream) {
+  return fill_rows(__func__, to, pitch, value, 1, width, height, stream);
+}
+CUresult cuMemsetD2D16Async(CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width,
+                            std::size_t height, CUstream stream) {
+  return fill_rows(__func__, to, pitch, value, 2, width, height, stream);
+}
+CUresult cuMemsetD2D32Async(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height,
+                            CUstream stream) {
+  return fill_rows(__func__, to, pitch, value, 4, width, height, stream);
 }
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t rank, void* global,

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "guest/pool.h"
+
 namespace tessera::guest {
 namespace {
 
@@ -77,6 +79,8 @@ cudaError_t Blocks::free(void* pointer) {
   if (it == blocks_.end() || it->second.kind == BlockKind::registered || it->second.is_mapped)
     return cudaErrorInvalidValue;
   if (it->second.is_of_graph) return cudaSuccess;
+  forget_in_pools(pointer);
+  forget_hints(pointer, it->second.bytes);
   Session::instance().device().free(it->second.on_device);
   used_ -= it->second.bytes;
   blocks_.erase(it);

@@ -71,20 +71,8 @@ cudaError_t cudaFree(void* pointer) {
   return called(__func__, [&] { return Blocks::instance().free(pointer); });
 }
 cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
-cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream) {
-  return called(__func__, [&] {
-    const cudaError_t error = Blocks::instance().allocate(pointer, bytes, BlockKind::device);
-    if (error != cudaSuccess) return error;
-    const StreamState* const state = find_stream(stream);
-    if (state != nullptr && state->capture) Blocks::instance().keep_for_graph(*pointer);
-    return submit(stream, AllocateWork{*pointer, bytes});
-  });
-}
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   return called(__func__, [&] { return submit(stream, FreeWork{pointer}); });
-}
-cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t, cudaStream_t stream) {
-  return cudaMallocAsync(pointer, bytes, stream);
 }
 cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width, std::size_t height) {
   *pitch = (width + 511) / 512 * 512;
@@ -216,38 +204,6 @@ cudaError_t cudaGetSymbolSize(std::size_t* bytes, const void* symbol) {
     *bytes = found.bytes;
     return found.address == 0 ? cudaErrorInvalidSymbol : cudaSuccess;
   });
-}
-
-// Hints: all memory is in one place.
-cudaError_t cudaMemPrefetchAsync(const void*, std::size_t, cudaMemLocation, unsigned, cudaStream_t) {
-  return cudaSuccess;
-}
-cudaError_t cudaMemPrefetchAsync_v2(const void*, std::size_t, cudaMemLocation, unsigned, cudaStream_t) {
-  return cudaSuccess;
-}
-cudaError_t cudaMemAdvise(const void*, std::size_t, cudaMemoryAdvise, cudaMemLocation) { return cudaSuccess; }
-cudaError_t cudaMemAdvise_v2(const void*, std::size_t, cudaMemoryAdvise, cudaMemLocation) { return cudaSuccess; }
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t, unsigned) { return cudaSuccess; }
-
-// Pools: one, which takes what it gives from the device's memory at once.
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
-  *pool = static_cast<cudaMemPool_t>(pointer_of(1));
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) { return cudaDeviceGetDefaultMemPool(pool, device); }
-cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
-  return cudaDeviceGetDefaultMemPool(pool, 0);
-}
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
-cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, std::size_t) { return cudaSuccess; }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
-  const bool is_count = attribute >= cudaMemPoolAttrReservedMemCurrent;
-  const std::size_t bytes = is_count ? Blocks::instance().used_bytes() : 0;
-  std::memcpy(value, &bytes, attribute >= cudaMemPoolAttrReleaseThreshold ? 8 : 4);
-  return cudaSuccess;
 }
 
 }  // extern "C"

@@ -35,7 +35,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return called(__func__, [&]() -> cudaError_t {
     const StreamState* const state = find_stream(stream);
     if (state == nullptr) return cudaErrorInvalidResourceHandle;
-    return state->capture ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+    if (!state->capture) return cudaSuccess;
+    state->capture->is_invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
   });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
