@@ -10,8 +10,9 @@
 // first blocks. The factor by which O must follow, 1 if m stays, goes to the correction warps.
 //
 // The special-function unit is as busy as the tensor core at head_dim 128: 16 exponentials a cycle against 4,096
-// multiply-adds. One exponential in eight goes to the multiply-add units instead (spec/exponential.h), except where the
-// unit is twice as fast, on sm_103.
+// multiply-adds. One exponential in four goes to the multiply-add units instead (spec/exponential.h), except where the
+// unit is twice as fast, on sm_103. Scores are multiplied and added in pairs, and the order of instructions is that in
+// which the unit never waits (store_probabilities).
 //
 // Where lanes are folded two threads share a row: they exchange their maxima in each step and their sums at the end.
 #pragma once
@@ -27,7 +28,9 @@
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/float_pairs.cuh"
 #include "ptx/math.cuh"
+#include "ptx/max.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mbarrier_cluster.cuh"
 #include "ptx/narrow.cuh"
@@ -42,18 +45,6 @@ inline constexpr float kLog2E = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kSmallestFoldedScale = 1e-30f;
 inline constexpr float kSlack = 8.0f;  // in powers of two
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1030
-inline constexpr bool kSharesExponentials = false;
-#else
-inline constexpr bool kSharesExponentials = true;
-#endif
-
-// 2^x of a step's score `i`.
-__device__ __forceinline__ float exp2_of_score(float x, int i) {
-  const bool is_polynomial = kSharesExponentials && i % 8 == 7;
-  return is_polynomial ? polynomial_exp2(x) : ptx::ex2(x);  // `i` is a constant: loops are unrolled
-}
 
 // Named barriers: 0 is __syncthreads(); a softmax warpgroup among itself.
 inline constexpr int kBarrierOfSoftmax = 1;
@@ -177,11 +168,16 @@ struct Softmax {
       scores[i] = attention::altered<C>(scores[i], altering, slope, distance - static_cast<float>(i));
   }
 
-  // The rare cases: a scale that cannot be folded, keys that the row does not see. `key`: of the first score.
+  // The rare cases: a scale that cannot be folded, keys that a row does not see. The warp asks before its scores are
+  // there, so that they do not wait for the answer. `key`: of the first score.
+  __device__ __forceinline__ int first_hidden(const Keys& visible, int key) const {
+    return hides_first_keys(C.facts) ? visible.begin - key : 0;
+  }
+  __device__ __forceinline__ bool needs_fix_up(const Keys& visible, int key) const {
+    return __any_sync(0xffffffff, scale.is_applied() || first_hidden(visible, key) > 0 || visible.end - key < kCount);
+  }
   __device__ __forceinline__ void fix_up(float (&scores)[kCount], const Keys& visible, int key) const {
-    const int begin = hides_first_keys(C.facts) ? visible.begin - key : 0;
-    const int end = visible.end - key;
-    if (!__any_sync(0xffffffff, scale.is_applied() || begin > 0 || end < kCount)) return;
+    const int begin = first_hidden(visible, key), end = visible.end - key;
     const float factor = scale.factor();
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -230,10 +226,15 @@ struct Softmax {
   }
 
   __device__ __forceinline__ float maximum(const float (&scores)[kCount]) const {
-    // Four chains, so that the latency of fmaxf is not waited for.
+    // Four chains, so that the latency of a maximum is not waited for.
     float partial[4] = {scores[0], scores[1], scores[2], scores[3]};
 #pragma unroll
-    for (int i = 4; i < kCount; ++i) partial[i % 4] = fmaxf(partial[i % 4], scores[i]);
+    for (int i = 4; i + 4 < kCount; i += 8) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) partial[j] = ptx::max3(partial[j], scores[i + 2 * j], scores[i + 2 * j + 1]);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) partial[j] = fmaxf(partial[j], scores[kCount - 4 + j]);
     return fmaxf(fmaxf(partial[0], partial[1]), fmaxf(partial[2], partial[3])) * scale.folded;
   }
 
@@ -265,56 +266,79 @@ struct Softmax {
     arrive_at_issuer<C>(barrier);
   }
 
-  // kChunk scores from `i` on become probabilities, packed in words, and a part of the row's sum.
-  static constexpr int kWords = kChunk * dtype_bytes(C.facts.dtype) / 4;
-  __device__ __forceinline__ void exponentiate_8_bit(const float (&scores)[kCount], int i, float minus_m,
-                                                     float (&partial)[2], unsigned (&packed)[kWords]) const {
+  static constexpr int kWords = kChunk * dtype_bytes(C.facts.dtype) / 4;  // of a chunk's probabilities
+  static constexpr int kGroupWords = kGroup * dtype_bytes(C.facts.dtype) / 4;
+
+  // Probabilities of the scores [i, i + kChunk), in their place for the second product.
+  __device__ __forceinline__ void store_chunk(const unsigned (&packed)[kWords], int i, int buffer) const {
+    constexpr int kBytes = dtype_bytes(C.facts.dtype);
+    if constexpr (C.p_path == ProbabilityPath::tmem) {
+      ptx::tcgen05_st_32x32b(tmem + buffer * s_columns(C) + p_offset(C) + i * kBytes / 4, packed);
+    } else {
+      const int first_byte = kBytes * (kCount * part_of_lane(C, lane) + i);
 #pragma unroll
-    for (int j = 0; j < kChunk; j += 4) {
-      float of_word[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        of_word[k] = exp2_of_score(fmaf(scores[i + j + k], scale.folded, minus_m), j + k);
-        partial[k % 2] += of_word[k];
+      for (int j = 0; j < kWords; j += 4) {
+        ptx::st_shared_v4(p_chunk_address(first_byte + 4 * j),
+                          {packed[j], packed[j + 1], packed[j + 2], packed[j + 3]});
       }
-      packed[j / 4] = ptx::cvt_e4m3x4(of_word[0], of_word[1], of_word[2], of_word[3]);
     }
   }
 
-  // Scores become probabilities, packed in words, in their place for the second product.
+  // Word `i` of a group's.
+  __device__ __forceinline__ unsigned pack(const float (&y)[kGroup], int i) const {
+    if constexpr (is_8_bit(C.facts)) return ptx::cvt_e4m3x4(y[4 * i], y[4 * i + 1], y[4 * i + 2], y[4 * i + 3]);
+    return ptx::cvt_pack<p_dtype(C)>(y[2 * i], y[2 * i + 1]);
+  }
+
+  // Scores become probabilities, group by group: between the exponentials of one stand the exponents of the next, and
+  // the sums and words of the one before. A store, which waits for all of its words, stands a group behind them, and
+  // what waits for the store another one.
   __device__ __forceinline__ void store_probabilities(const float (&scores)[kCount], int buffer) {
-    const float minus_m = -subtrahend();
-    constexpr int kBytes = dtype_bytes(C.facts.dtype);
-    const int first_byte = kBytes * kCount * (part_of_lane(C, lane));
-    float partial[2] = {sum, 0.0f};
+    constexpr int kGroups = kCount / kGroup, kOfChunk = kChunk / kGroup;
+    const ptx::FloatPair factor = same_floats(scale.folded), minus_m = same_floats(-subtrahend());
+    ptx::FloatPair partial = ptx::pack_floats(sum, 0.0f);
+    ptx::FloatPair x[2][kGroup / 2];
+    float y[2][kGroup] = {};
+    unsigned packed[kCount / kChunk][kWords];
+    const auto exponents = [&](int group, int i) {
+      const int at = group * kGroup + 2 * i;
+      x[group % 2][i] = ptx::fma_f32x2(ptx::pack_floats(scores[at], scores[at + 1]), factor, minus_m);
+    };
+    const auto add = [&](int group, int i) {
+      partial = ptx::add_f32x2(partial, ptx::pack_floats(y[group % 2][2 * i], y[group % 2][2 * i + 1]));
+    };
+    const auto pack_word = [&](int group, int i) {
+      if (i < kGroupWords) packed[group / kOfChunk][group % kOfChunk * kGroupWords + i] = pack(y[group % 2], i);
+    };
 #pragma unroll
-    for (int i = 0; i < kCount; i += kChunk) {
-      unsigned packed[kWords];
-      if constexpr (is_8_bit(C.facts)) {
-        exponentiate_8_bit(scores, i, minus_m, partial, packed);
-      } else {
+    for (int i = 0; i < kGroup / 2; ++i) exponents(0, i);
 #pragma unroll
-        for (int j = 0; j < kChunk; j += 2) {
-          const float low = ptx::ex2(fmaf(scores[i + j], scale.folded, minus_m));
-          const float high = exp2_of_score(fmaf(scores[i + j + 1], scale.folded, minus_m), j + 1);
-          partial[0] += low;
-          partial[1] += high;
-          packed[j / 2] = ptx::cvt_pack<p_dtype(C)>(low, high);
-        }
-      }
-      if constexpr (C.p_path == ProbabilityPath::tmem) {
-        ptx::tcgen05_st_32x32b(tmem + buffer * s_columns(C) + p_offset(C) + i * kBytes / 4, packed);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kWords; j += 4) {
-          ptx::st_shared_v4(p_chunk_address(first_byte + kBytes * i + 4 * j),
-                            {packed[j], packed[j + 1], packed[j + 2], packed[j + 3]});
-        }
-      }
-      if (has_p_parts(C) && i + kChunk == p_first_keys(C)) hand_over(barrier_at<kBarriers.p_full>(smem, buffer));
+    for (int group = 0; group < kGroups; ++group) {
+      exp2_of_group(x[group % 2], y[group % 2], [&](int i) {
+        if (group + 1 < kGroups && i < 4) exponents(group + 1, i);
+        if (group == 0) return;
+        if (i == 0) add(group - 1, 0);
+        if (i == 1 || i == 2 || i == 3) pack_word(group - 1, i - 1);
+        if (i == 4) add(group - 1, 1);
+        if (i == 4) add(group - 1, 2);
+        if (i == 5) add(group - 1, 3);
+        if (i == 5) pack_word(group - 1, 3);
+      });
+      if (group > 0 && group % kOfChunk == 0)
+        store_chunk(packed[group / kOfChunk - 1], (group / kOfChunk - 1) * kChunk, buffer);
+      if (has_p_parts(C) && group * kGroup == p_first_keys(C) + kGroup)
+        hand_over(barrier_at<kBarriers.p_full>(smem, buffer));
     }
+#pragma unroll
+    for (int i = 0; i < kGroup / 2; ++i) {
+      add(kGroups - 1, i);
+      pack_word(kGroups - 1, i);
+    }
+    store_chunk(packed[kCount / kChunk - 1], kCount - kChunk, buffer);
     hand_over(barrier_at < has_p_parts(C) ? kBarriers.p_rest : kBarriers.p_full > (smem, buffer));
-    sum = partial[0] + partial[1];
+    float first, second;
+    ptx::unpack_floats(partial, first, second);
+    sum = first + second;
   }
 
   // `hide`: what is to be done to the scores first.
@@ -390,18 +414,19 @@ struct Softmax {
 #pragma unroll 1
       for (int block = blocks.end - 1; block >= blocks.begin; --block) {
         const int first = part_of_lane(C, lane) * kCount;
+        const bool is_rare = needs_fix_up(visible, keys.key_of(block) + first);
         if constexpr (has_pools(C.facts)) {
           step([&](float(&scores)[kCount]) {
             if (keys.is_listed(block)) {
               hide_missing(scores, keys, block * C.tile_n + first);
-            } else {
+            } else if (is_rare) {
               fix_up(scores, visible, keys.key_of(block) + first);
             }
           });
         } else {
           step([&](float(&scores)[kCount]) {
             if constexpr (alters_scores(C.facts)) alter(scores, keys.key_of(block) + first);
-            fix_up(scores, visible, keys.key_of(block) + first);
+            if (is_rare) fix_up(scores, visible, keys.key_of(block) + first);
             if constexpr (C.facts.tree_mask != TreeMask::none)
               hide_by_tree(scores, tree, keys.lengths, keys.key_of(block) + first);
           });

@@ -30,8 +30,9 @@ TESSERA_HD constexpr float exp2_coefficient(int i) {
   }
 }
 
-// 1.5 * 2^23: adding it leaves the nearest whole number in the low bits.
-inline constexpr float kExp2Round = 12582912.0f;
+// 1.5 * 2^23 + 127: adding it leaves in the low bits the nearest whole number n plus 127, which are the exponent's bits
+// of 2^n.
+inline constexpr float kExp2Round = 12583039.0f;
 inline constexpr float kExp2Lowest = -127.0f;
 
 }  // namespace tessera

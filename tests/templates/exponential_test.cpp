@@ -11,7 +11,7 @@
 
 namespace {
 
-// What polynomial_exp2 does, step by step.
+// What PolynomialExp2 does, step by step.
 float exp2_of(float x) {
   if (!(x > tessera::kExp2Lowest) && !std::isnan(x)) x = tessera::kExp2Lowest;
   const float shifted = x + tessera::kExp2Round;
@@ -19,7 +19,7 @@ float exp2_of(float x) {
   float p = tessera::exp2_coefficient(5);
   for (int i = 3; i >= 0; --i) p = std::fma(p, f, tessera::exp2_coefficient(i + 1));
   p = std::fma(p, f, 1.0f);
-  return p * std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) << 23) + 0x3f800000U);
+  return p * std::bit_cast<float>(std::bit_cast<std::uint32_t>(shifted) << 23);
 }
 
 }  // namespace
