@@ -78,7 +78,7 @@ struct KeyBlocks {
   __device__ __forceinline__ Blocks of_q_tile(int q_tile) const {
     const Blocks all = of_tile();
     if constexpr (q_tiles(C) == 1) return all;
-    const int begin_row = tile.m * used_rows_of_tile(C) + q_tile * used_rows_of_product(C);
+    const int begin_row = tile.m * used_rows_of_tile(C) + place_of_q_tile<C>(q_tile) * used_rows_of_product(C);
     Blocks own = of_rows(begin_row, begin_row + used_rows_of_product(C));
     if constexpr (is_split(C)) {
       own.begin = max(own.begin, all.begin);

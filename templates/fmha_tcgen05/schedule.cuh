@@ -129,10 +129,18 @@ requires(is_ragged(C.facts)) struct Schedule<C> {
   }
 };
 
+// Where a Q tile stands among those of its tile. With the causal mask the later rows come first: they have more keys,
+// and whoever begins with the last of them is served first from then on.
+template <Config C>
+__device__ __forceinline__ int place_of_q_tile(int q_tile) {
+  return q_tiles(C) == 2 && is_uneven(C.facts) ? 1 - q_tile : q_tile;
+}
+
 // Packed row of the sequence where this CTA's rows of a Q tile begin.
 template <Config C>
 __device__ __forceinline__ int first_row(const TileIndex& tile, int q_tile) {
-  return tile.m * used_rows_of_tile(C) + q_tile * used_rows_of_product(C) + cta_of_tile<C>() * used_rows(C);
+  return tile.m * used_rows_of_tile(C) + place_of_q_tile<C>(q_tile) * used_rows_of_product(C) +
+         cta_of_tile<C>() * used_rows(C);
 }
 
 // Its head among those that share a key head: rows that are none count as the last one's.
