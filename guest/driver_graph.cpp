@@ -360,8 +360,10 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* statu
   return drive(__func__, [&]() -> cudaError_t {
     StreamState* const state = find_stream(stream);
     if (state == nullptr) return cudaErrorInvalidResourceHandle;
-    *status = state->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!state->capture) return cudaSuccess;
+    *status = !state->capture              ? CU_STREAM_CAPTURE_STATUS_NONE
+              : state->capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                           : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (!state->capture || state->capture->is_invalid) return cudaSuccess;
     if (id != nullptr) *id = address_of(state->capture.get());
     if (graph != nullptr) *graph = reinterpret_cast<CUgraph>(keep_graph(state->capture->graph));
     if (after != nullptr) *after = reinterpret_cast<const CUgraphNode*>(state->tail.data());

@@ -39,8 +39,10 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureSt
   return called(__func__, [&]() -> cudaError_t {
     StreamState* const state = find_stream(stream);
     if (state == nullptr) return cudaErrorInvalidResourceHandle;
-    *status = state->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    if (!state->capture) return cudaSuccess;
+    *status = !state->capture              ? cudaStreamCaptureStatusNone
+              : state->capture->is_invalid ? cudaStreamCaptureStatusInvalidated
+                                           : cudaStreamCaptureStatusActive;
+    if (!state->capture || state->capture->is_invalid) return cudaSuccess;
     if (id != nullptr) *id = address_of(state->capture.get());
     if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(keep_graph(state->capture->graph));
     if (after != nullptr) *after = reinterpret_cast<const cudaGraphNode_t*>(state->tail.data());

@@ -92,6 +92,7 @@ Node* Graph::add(Work work, std::vector<Node*> after) {
 
 std::shared_ptr<Graph> Graph::clone() const {
   auto made = std::make_shared<Graph>();
+  made->held = held;
   std::map<const Node*, Node*> of;
   for (const Node& node : nodes) of[&node] = made->add(node.work, {});
   auto at = made->nodes.begin();

@@ -60,7 +60,8 @@ struct Node {
   bool is_enabled = true;
 };
 struct Graph {
-  std::list<Node> nodes;  ///< in an order that they can run in
+  std::list<Node> nodes;                      ///< in an order that they can run in
+  std::vector<std::shared_ptr<void>> held{};  ///< references to objects of the program
   Node* add(Work work, std::vector<Node*> after);
   std::shared_ptr<Graph> clone() const;
 };

@@ -1,10 +1,11 @@
-// Pools of memory, advice for managed memory, and a capture that a wait breaks: what the API answers, by the runtime
-// and by the driver. Prints how many answers are wrong.
+// Pools of memory, advice for managed memory, objects that graphs hold, a capture that a wait breaks: what the API
+// answers, by the runtime and by the driver. Prints how many answers are wrong.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 
 static int failures = 0;
 static void check(bool is_right, int line) {
@@ -159,8 +160,45 @@ static void broken_capture() {
   OK(cudaStreamDestroy(stream));
 }
 
+static int destroyed = 0;
+
+static void objects_of_graphs() {
+  const auto destroy = [](void* count) { ++*static_cast<int*>(count); };
+  cudaUserObject_t object = nullptr;
+  OK(cudaUserObjectCreate(&object, &destroyed, destroy, 1, cudaUserObjectNoDestructorSync));
+  cudaGraph_t graph = nullptr, clone = nullptr;
+  OK(cudaGraphCreate(&graph, 0));
+  OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+  cudaGraphNode_t first = nullptr, second = nullptr;
+  OK(cudaGraphAddEmptyNode(&first, graph, nullptr, 0));
+  OK(cudaGraphAddEmptyNode(&second, graph, &first, 1));
+  std::size_t edges = 0;
+  OK(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &edges));
+  CHECK(edges == 1);
+  OK(cudaGraphDebugDotPrint(graph, "graph.dot", 0));
+  std::FILE* const file = std::fopen("graph.dot", "r");
+  char text[1000] = {};
+  CHECK(file != nullptr && std::fread(text, 1, sizeof(text) - 1, file) > 0);
+  CHECK(std::strstr(text, "digraph") != nullptr && std::strstr(text, "node_0 -> node_1") != nullptr);
+  if (file != nullptr) std::fclose(file);
+  OK(cudaGraphRemoveDependencies(graph, &first, &second, nullptr, 1));
+  OK(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &edges));
+  CHECK(edges == 0);
+  GIVES(cudaGraphRemoveDependencies(graph, &first, &second, nullptr, 1), cudaErrorInvalidValue);
+  OK(cudaGraphClone(&clone, graph));
+  cudaGraphExec_t exec = nullptr;
+  OK(cudaGraphInstantiate(&exec, graph, 0));
+  OK(cudaGraphDestroy(graph));
+  OK(cudaGraphDestroy(clone));
+  CHECK(destroyed == 0);  // what was made of the graph holds it
+  OK(cudaGraphExecDestroy(exec));
+  CHECK(destroyed == 1);
+  GIVES(cudaUserObjectRelease(object, 1), cudaErrorInvalidValue);
+}
+
 int main() {
   OK(cudaFree(nullptr));
+  objects_of_graphs();
   pools();
   hints();
   rows_of_halves();
