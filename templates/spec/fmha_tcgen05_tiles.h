@@ -17,9 +17,10 @@ struct Tile {
 };
 
 // The first of a head_dim is its default: the published kernels' shape where there is one, two Q tiles and 128 keys, as
-// long as Tensor Memory and a ring of two slots allow. Nothing was measured: there was no such device. head_dim 512 has
-// one slot of 128 keys: each half of it is loaded while the other product runs, and half as many steps pass through the
-// softmax.
+// long as Tensor Memory and a ring of two slots allow. Nothing was measured: there was no such device. head_dim 256 has
+// a pair, whose CTAs read half of K and V each: predicted in 0.66 of the time of 128 x 64, which the L2 binds
+// (docs/time.md). head_dim 512 has one slot of 128 keys: each half of it is loaded while the other product runs, and
+// half as many steps pass through the softmax.
 inline constexpr Tile kTiles[] = {
     {16, 16, 256, 128, 4},
     {16, 16, 128, 128, 4},
@@ -44,10 +45,10 @@ inline constexpr Tile kTiles[] = {
     {192, 128, 128, 128, 1},
     {192, 192, 256, 64, 2},
     {192, 192, 128, 64, 2},
+    {256, 256, 256, 128, 2, ProbabilityPath::tmem, true},
     {256, 256, 128, 64, 2},
     {256, 256, 128, 128, 1},
     {128, 128, 512, 128, 4, ProbabilityPath::tmem, true},
-    {256, 256, 256, 128, 2, ProbabilityPath::tmem, true},
     {512, 512, 128, 128, 1, ProbabilityPath::smem, true},
     {512, 512, 128, 64, 2, ProbabilityPath::smem, true},
 };

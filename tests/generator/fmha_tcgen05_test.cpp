@@ -261,7 +261,7 @@ TEST_CASE("attention on tcgen05: what is refused, with what exists") {
   CHECK(refusal({{"stages", "3"}, {"tile_m", "256"}, {"tile_n", "128"}, {"cta_group", "1"}}) ==
         d128 + "256x128, 3 stages: 264,448 bytes of shared memory, 232,448 allowed: drop a stage");
   CHECK(refusal({{"head_dim", "256"}, {"tile_m", "256"}, {"cta_group", "1"}}) ==
-        "head_dim 256, tile 256x64, 2 stages: 640 columns of Tensor Memory, 512 allowed: take a smaller tile");
+        "head_dim 256, tile 256x128, 2 stages: 768 columns of Tensor Memory, 512 allowed: take a smaller tile");
   CHECK(refusal({{"head_dim", "16"}, {"swizzle", "64B"}}) ==
         "head_dim 16, tile 256x128, 4 stages: rows of 32 bytes, a multiple of the 64 bytes of a swizzle span needed: "
         "take a narrower swizzle");
