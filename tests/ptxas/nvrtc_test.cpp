@@ -113,7 +113,7 @@ TEST_CASE("nvrtc: each kernel.cu of the templates compiles with the Config that 
     CHECK(problem == "");
     ++kernels;
   }
-  CHECK(kernels == 22);
+  CHECK(kernels == 23);
 }
 
 TEST_CASE("nvrtc: an illegal Config fails with its rule and both numbers in the message") {
