@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 
 #include "tessera/error.h"
 #include "tests/emulated/gemm_run.h"
+#include "tests/support/random_draw.h"
 #include "tests/support/sample.h"
 
 namespace tessera::gemm_facts_drawn_test {
@@ -19,10 +19,10 @@ using namespace gemm_run;
 
 constexpr std::uint64_t kDraws = 8, kAllDraws = 150;
 
-class Draw {
+class Draw : tessera::testing::RandomDraw {
  public:
   explicit Draw(std::uint64_t seed)
-      : random_(seed), name_(fmt::format("draw {}", seed)), is_of_weights_(seed % 3 != 0) {}
+      : RandomDraw(seed), name_(fmt::format("draw {}", seed)), is_of_weights_(seed % 3 != 0) {}
 
   /// What some kernel serves; other draws are made again.
   Case served() {
@@ -39,15 +39,6 @@ class Draw {
   }
 
  private:
-  std::int64_t pick(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
-  }
-  bool one_in(std::int64_t of) { return pick(1, of) == 1; }
-  template <std::size_t kCount>
-  const char* of(const char* const (&words)[kCount]) {
-    return words[pick(0, kCount - 1)];
-  }
-
   /// Groups, and a list of rows.
   void add_groups(Case& test) {
     if (!one_in(2)) {
@@ -155,7 +146,6 @@ class Draw {
     return test;
   }
 
-  std::mt19937_64 random_;
   std::string name_;
   bool is_of_weights_;
 };

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 
 #include "generator/selectors.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
 #include "tests/emulated/gemm_tcgen05_run.h"
+#include "tests/support/random_draw.h"
 #include "tests/support/sample.h"
 
 namespace tessera::gemm_mma_drawn_test {
@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::uint64_t kDraws = 8, kAllDraws = 180;
 
-class Draw {
+class Draw : tessera::testing::RandomDraw {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed), seed_(seed) {}
+  explicit Draw(std::uint64_t seed) : RandomDraw(seed), seed_(seed) {}
 
   /// What some kernel by mma.sync serves; other draws are made again.
   ProductCase served() {
@@ -38,15 +38,6 @@ class Draw {
   }
 
  private:
-  std::int64_t pick(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
-  }
-  bool one_in(std::int64_t of) { return pick(1, of) == 1; }
-  template <std::size_t kCount>
-  const char* of(const char* const (&words)[kCount]) {
-    return words[pick(0, kCount - 1)];
-  }
-
   static std::int64_t bits_of(const std::string& type) {
     return type == "bf16" || type == "f16" ? 16 : type == "nvfp4" || type == "mxfp4" ? 4 : 8;
   }
@@ -138,7 +129,6 @@ class Draw {
     return test;
   }
 
-  std::mt19937_64 random_;
   std::uint64_t seed_;
 };
 
