@@ -71,11 +71,12 @@ def cell(library, dtype, m, n, k, kinds, pins, repeat):
     many = [Operands(dtype, n, k, m) for _ in range(copies_of(n * k * (2 if dtype == "bf16" else 1), 16))]
     facts = f"dtype={dtype[:4]},d_dtype=bf16,m={m},k={k}" + (",a_scale_block=1x128,b_scale_block=128x128" if dtype == "e4m3s" else "")
     sums = many[0].sums(rows)
-    names, graphs = [], []
+    names, graphs, outputs = [], [], []  # the graphs write to the outputs: they live as long
     for kind in kinds:
         if kind == "dual" and dtype == "e4m3s":
             continue
         d = torch.full((m, n if kind == "plain" else n // 2), float("nan"), device="cuda", dtype=torch.bfloat16)
+        outputs.append(d)
         for kernel in kernels(library, "gemm", f"{facts},n={n // 2 if kind == 'dual' else n}{FACTS[kind]}", pins):
             launches = [x.bind(kernel, kind, d) for x in many]
             launches[0]()
