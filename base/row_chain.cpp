@@ -239,24 +239,25 @@ class ChainReader {
   /// One, or those that a word stands for.
   std::vector<RowStep> parts() {
     const std::size_t first = at_;
-    if (word() == kAppendKv) return append_kv(first);
+    if (word() == kAppendKv) return append_kv();
     at_ = first;
     return {part()};
   }
 
-  /// Behind its word: (COLUMNS[, the type that is written][, options of rope]).
-  std::vector<RowStep> append_kv(std::size_t first) {
-    if (at_ == text_.size() || text_[at_] != '(')
-      refuse(first, kAppendKv.size(), "append_kv(COLUMNS) says how many columns a row of k has, and one of v", {});
-    ++at_;
-    const std::size_t at = at_;
-    const int columns = number();
-    if (columns < 8 || columns % 8 != 0 || columns > (1 << 20))
-      refuse(at, at_ - at, "columns of k are a multiple of 8", {});
+  /// Behind its word: (COLUMNS[, the type that is written][, options of rope]), or nothing: 128 columns.
+  std::vector<RowStep> append_kv() {
+    int columns = 128;
+    const bool is_bare = at_ == text_.size() || text_[at_] != '(';
+    if (!is_bare) {
+      const std::size_t at = ++at_;
+      columns = number();
+      if (columns < 8 || columns % 8 != 0 || columns > (1 << 20))
+        refuse(at, at_ - at, "columns of k are a multiple of 8", {});
+    }
     RowStep join{.kind = RowPart::join, .first = columns}, rope{.kind = RowPart::rope, .last = columns - 1};
     RowStep k{.kind = RowPart::store, .is_same = true};
     std::vector<Seen> seen;
-    while (at_ < text_.size() && text_[at_] == ',') {
+    while (!is_bare && at_ < text_.size() && text_[at_] == ',') {
       const std::size_t start = ++at_;
       const std::string_view type = word();
       if (type == "e4m3") {
@@ -273,7 +274,7 @@ class ChainReader {
       seen.push_back({.first = start, .length = type.size(), .option = nullptr, .value = {}, .kind = "type"});
       require_kept(rope, seen);
     }
-    close();
+    if (!is_bare) close();
     k.is_paged = true;
     RowStep v = k;
     k.last = columns - 1;
