@@ -123,7 +123,8 @@ class Walk {
     if (has_part(run_.chain, RowPart::gather)) row = static_cast<std::int64_t>(tensor("indices").at(row_));
     const RowPart source = source_of(run_.chain);
     const bool has_row = row >= 0 && !(has_part(run_.chain, RowPart::gather) && row >= run_.x_rows);
-    if (!has_row && source != RowPart::mhc_post && !begins_with_product(run_.chain)) return;
+    // Of no row, a mix of streams is one of zeros: below zero where all coefficients are.
+    if (!has_row && source != RowPart::mhc_pre && source != RowPart::mhc_post) return;
     const auto number = static_cast<std::size_t>(source_step(run_.chain));
     if (source == RowPart::combine) return load_combined(run_.chain.steps[number], names_[number]);
     if (source == RowPart::compress) return load_compressed(run_.chain.steps[number], names_[number]);

@@ -242,4 +242,17 @@ TEST_CASE("rows: four streams of zeros below zero are one, and its sign is judge
   for (const std::string& text : judge(target.device, target.launcher, run, inputs)) FAIL_CHECK(text);
 }
 
+TEST_CASE("rows: a mix of no row is zeros below zero where its coefficients are") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Rows problem{.columns = 128, .chain = parse_row_chain("gather+mhc_pre+mxfp4")};
+  Target target(problem, *compiler);
+  const reference::RowsRun run = rows_run(problem, 3);
+  reference::Tensors inputs = rows_inputs(run, Fill::normal, 7);
+  reference::Tensor& mix = inputs.at(row_step_names(problem.chain)[1].in);
+  inputs.at("indices").set(1, -1);
+  for (const std::int64_t stream : {0, 1, 2, 3}) mix.set(24 + stream, -0.5);
+  for (const std::string& text : judge(target.device, target.launcher, run, inputs)) FAIL_CHECK(text);
+}
+
 }  // namespace tessera::rows_test
