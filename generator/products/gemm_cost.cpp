@@ -31,8 +31,14 @@ constexpr double kPromotedFactor = 1.008;         // of steps that are added up 
 constexpr double kPromotedAloneFactor = 1.98;     // where no other warpgroup works on the tile
 constexpr double kScaledFactor = 1.08;            // of those whose sums are multiplied by factors of blocks
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
-constexpr double kEntryBytesPerCycle = 67.81;     // into one SM of all
-constexpr double kSharedEntryShare = 0.5478;      // of bytes that another CTA of the cluster loads
+// The same with a gate, where few rows are not D's columns: the products of a step, their factors and the sums of a
+// warpgroup come one after the other.
+constexpr double kScaledStepCycles = 640;
+constexpr double kScaledChainCycles = 440;  // beside the products, where no other warpgroup works on the tile
+constexpr double kScaledChainShare = 0.77;  // of the products
+constexpr double kSlowScaledChainFactor = 1.1;
+constexpr double kEntryBytesPerCycle = 67.81;  // into one SM of all
+constexpr double kSharedEntryShare = 0.5478;   // of bytes that another CTA of the cluster loads
 constexpr double kSplitTogether = 0.95;  // exponent of how many ask for the same lines, where their clusters split k
 constexpr double kSplitLookupFactor = 1.225;  // of that, where the CTAs of a cluster load different parts of k
 constexpr double kKeptFactor = 1.044;  // of both where more than two rows of tiles read B, whose lines the L2 keeps
@@ -229,7 +235,10 @@ double tensor_cycles(const Rates& rates, const Config& c) {
     return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : rates.alone_narrow_factor);
   const double promoted = tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
   if (!gemm::has_scale_blocks(c)) return promoted;
-  return promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : kScaledFactor);
+  const double scaled = promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : kScaledFactor);
+  if (c.facts.gate == Gate::none || gemm::is_ping_pong(c)) return scaled;
+  if (c.tile_m > gemm::kBlockRows) return std::max(kScaledStepCycles, scaled);
+  return (kScaledChainCycles + kScaledChainShare * tensor) * (is_slowly_scaled(c) ? kSlowScaledChainFactor : 1);
 }
 
 /// Of a step's loads beside the copies.
