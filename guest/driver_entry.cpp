@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "guest/driver.h"
+#include "guest/loaded.h"
 
 namespace tessera::guest {
 namespace {
@@ -72,6 +73,7 @@ void* only_context() {
 
 // Tables without documentation, which a static runtime and NVRTC ask for: takeover.cpp says why there are none.
 extern "C" CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  tell_untaken(__builtin_return_address(0));
   *table = nullptr;
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -9,7 +9,7 @@
 
 #include "guest/memory.h"
 #include "guest/pool.h"
-#include "guest/takeover.h"
+#include "guest/loaded.h"
 #include "guest/work.h"
 
 namespace tessera::guest {

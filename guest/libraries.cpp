@@ -42,6 +42,8 @@ void tell(std::string_view name) {
 
 }  // namespace
 
+bool is_machine_code_only(const char* path) { return path != nullptr && !known(path).empty(); }
+
 void tell_library(const void* address) {
   Dl_info info{};
   if (dladdr(address, &info) != 0 && info.dli_fname != nullptr) tell(known(info.dli_fname));

@@ -81,32 +81,62 @@ Module* Registry::add(const void* fat_binary, const std::vector<const void*>& ob
   for (const void* const object : objects) parts.push_back(read_fat_binary(object));
   if (parts.size() == 1) binary.ptx = std::move(parts.front().ptx);
   if (parts.size() < 2) parts.clear();
+  const std::lock_guard lock(mutex_);
   modules_.push_back(std::make_unique<Module>(std::move(binary), std::move(parts)));
   return modules_.back().get();
 }
 
 void Registry::remove(Module* module) {
+  const std::lock_guard lock(mutex_);
   std::erase_if(kernels_, [&](const auto& entry) { return entry.second.module == module; });
   std::erase_if(variables_, [&](const auto& entry) { return entry.second.module == module; });
   std::erase_if(managed_, [&](const auto& entry) { return entry.second.module == module; });
 }
 
+void Registry::add_kernel(const void* host, Module* module, const char* name) {
+  const std::lock_guard lock(mutex_);
+  kernels_[host] = {module, name};
+}
+void Registry::add_variable(const void* host, Module* module, const char* name) {
+  const std::lock_guard lock(mutex_);
+  variables_[host] = {module, name};
+}
+void Registry::add_managed(void** pointer, Module* module, const char* name) {
+  const std::lock_guard lock(mutex_);
+  managed_[pointer] = {module, name};
+}
+bool Registry::has_kernel(const void* host) const {
+  const std::lock_guard lock(mutex_);
+  return kernels_.contains(host);
+}
+
 Kernel* Registry::kernel(const void* host) {
-  const auto it = kernels_.find(host);
-  if (it == kernels_.end()) return nullptr;
-  return &it->second.module->kernel(it->second.name);
+  Name found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = kernels_.find(host);
+    if (it == kernels_.end()) return nullptr;
+    found = it->second;
+  }
+  return &found.module->kernel(found.name);
 }
 
 emulator::DeviceVariable Registry::variable(const void* host) {
-  const auto it = variables_.find(host);
-  if (it != variables_.end()) return it->second.module->variable(it->second.name);
-  for (const auto& [pointer, name] : managed_)
-    if (pointer == host || *pointer == host) return name.module->variable(name.name);
-  return {};
+  Name found;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = variables_.find(host); it != variables_.end()) found = it->second;
+    for (auto it = managed_.begin(); it != managed_.end() && found.module == nullptr; ++it)
+      if (it->first == host || *it->first == host) found = it->second;
+  }
+  return found.module == nullptr ? emulator::DeviceVariable{} : found.module->variable(found.name);
 }
 
 void Registry::place_managed() {
-  for (const auto& [pointer, name] : managed_) {
+  std::unique_lock lock(mutex_);
+  const std::map<void**, Name> all = managed_;
+  lock.unlock();
+  for (const auto& [pointer, name] : all) {
     const emulator::DeviceVariable variable = name.module->variable(name.name);
     if (variable.address == 0 || reinterpret_cast<std::uintptr_t>(*pointer) == variable.address) continue;
     Session::instance().device().share_with_host(variable.address, variable.bytes);

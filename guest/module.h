@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,8 @@ class Module {
   std::map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
 
-/// The runtime's table: host functions and variables stand for those of modules.
+/// The runtime's table: host functions and variables stand for those of modules. It has a lock of its own: libraries
+/// register theirs under the dynamic linker's, whatever another thread computes.
 class Registry {
  public:
   static Registry& instance();
@@ -59,14 +61,14 @@ class Registry {
   /// `objects`: the fat binaries that this one was linked of. Their PTX is linked (link.h).
   Module* add(const void* fat_binary, const std::vector<const void*>& objects);
   void remove(Module* module);
-  void add_kernel(const void* host, Module* module, const char* name) { kernels_[host] = {module, name}; }
-  void add_variable(const void* host, Module* module, const char* name) { variables_[host] = {module, name}; }
+  void add_kernel(const void* host, Module* module, const char* name);
+  void add_variable(const void* host, Module* module, const char* name);
   /// `pointer` is what the host's code reads the variable's address from.
-  void add_managed(void** pointer, Module* module, const char* name) { managed_[pointer] = {module, name}; }
+  void add_managed(void** pointer, Module* module, const char* name);
   /// Fills in the pointers of managed variables: before the first work of the program that could read one.
   void place_managed();
 
-  bool has_kernel(const void* host) const { return kernels_.contains(host); }
+  bool has_kernel(const void* host) const;
   /// Of a host function or, of cudaGetKernel's handles, itself. Null: of none. Throws what Module::kernel does.
   Kernel* kernel(const void* host);
   emulator::DeviceVariable variable(const void* host);
@@ -76,6 +78,7 @@ class Registry {
     Module* module = nullptr;
     std::string name;
   };
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Module>> modules_;
   std::map<const void*, Name> kernels_, variables_;
   std::map<void**, Name> managed_;

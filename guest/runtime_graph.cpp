@@ -8,7 +8,7 @@
 
 #include "guest/array.h"
 #include "guest/graph.h"
-#include "guest/takeover.h"
+#include "guest/loaded.h"
 
 using namespace tessera::guest;
 

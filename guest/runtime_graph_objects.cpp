@@ -9,7 +9,7 @@
 #include <set>
 
 #include "guest/graph.h"
-#include "guest/takeover.h"
+#include "guest/loaded.h"
 
 namespace tessera::guest {
 namespace {

@@ -67,7 +67,10 @@ void** __cudaRegisterFatBinary(void* wrapper) {
   }
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
-void __cudaUnregisterFatBinary(void**) {}  // at exit, when nothing is left to free
+// At exit, or when a library is closed, whose variables are gone then. What the host has of the module stays valid.
+void __cudaUnregisterFatBinary(void** module) {
+  Registry::instance().remove(reinterpret_cast<Module*>(module));
+}
 void __cudaRegisterFunction(void** module, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
                             int*) {
   if (module != nullptr) Registry::instance().add_kernel(host, reinterpret_cast<Module*>(module), name);
