@@ -99,6 +99,8 @@ class EmulateCommand final : public Command {
     flags.text("--arch", "TARGET", program_flags_.arch,
                "of a program: run its PTX for this target, sm_100a or another (default: the GPU's)");
     flags.toggle("--launches", program_flags_.shows_launches, "of a program: a line on stderr for each launch");
+    flags.toggle("--tear-vectors", program_flags_.tears_vectors,
+                 "of a program, under the weak schedule: vector accesses are scalar ones, as in the memory model");
     emulation_.add_to(flags);
   }
 

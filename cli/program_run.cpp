@@ -90,6 +90,7 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
 /// In the child: does not return. `shows`: its output is the user's; with --json stdout is for the result alone.
 [[noreturn]] void become(pid_t parent, const std::vector<std::string>& program, const Variables& variables, bool shows,
                          bool is_json) {
+      {"TESSERA_EMULATE_TEAR_VECTORS", flags.tears_vectors ? "1" : "0"},
   for (const int signal : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);

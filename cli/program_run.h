@@ -15,6 +15,7 @@ struct ProgramFlags {
   std::string arch, gpu;
   std::int64_t seed = 1;
   bool shows_launches = false;
+  bool tears_vectors = false;
 };
 
 struct ProgramReport {

@@ -19,6 +19,7 @@
 #include "emulator/memory/tensor_map.h"
 #include "emulator/memory/texture.h"
 #include "emulator/parts.h"
+#include "emulator/memory/weak_memory.h"
 #include "emulator/syntax/resolver.h"
 #include "emulator/time/whole.h"
 #include "tessera/emulator/sample.h"
@@ -135,6 +136,7 @@ struct EmulatedDevice::State {
   DeviceOptions options;
   DeviceInfo info;
   std::shared_ptr<GlobalMemory> memory;
+      if (run.weak && !options.tears_vectors) run.weak->vectors = Vectors::whole;
   TextureTable textures;
   std::mutex mutex;
   std::vector<EmulatorFinding> findings;
@@ -376,6 +378,8 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
     const TimedResult timed = run_on_clock(*state_->options.time, *loaded.program, *loaded.entry, *state_->memory,
                                            shape, options, parameters, state_->options.skips_values, state_->times);
     state_->count(timed.statistics);
+  running = &run;
+  if (run.weak && !given.tears_vectors) run.weak->vectors = Vectors::whole;
     state_->findings.insert(state_->findings.end(), timed.findings.begin(), timed.findings.end());
     return;
   }

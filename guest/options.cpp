@@ -43,6 +43,7 @@ Options Options::from_environment() {
   options.max_seconds = static_cast<double>(number("TESSERA_EMULATE_MAX_SECONDS", 600));
   options.is_strict = number("TESSERA_EMULATE_STRICT", 0) != 0;
   options.detects_races = options.is_strict || number("TESSERA_EMULATE_RACES", 0) != 0;
+  options.tears_vectors = number("TESSERA_EMULATE_TEAR_VECTORS", 0) != 0;
   options.time = word("TESSERA_EMULATE_TIME");
   options.skips_values = number("TESSERA_EMULATE_NO_VALUES", 0) != 0;
   options.shows_launches = number("TESSERA_EMULATE_LAUNCHES", 0) != 0;

@@ -19,7 +19,8 @@ struct Options {
   double max_seconds = 600;
   bool detects_races = false;
   bool is_strict = false;
-  std::string time;  ///< a GPU, whose clock launches run on (docs/time.md)
+  bool tears_vectors = false;  ///< the weak schedule, and vector accesses (DeviceOptions::tears_vectors)
+  std::string time;            ///< a GPU, whose clock launches run on (docs/time.md)
   bool skips_values = false;
   bool shows_launches = false;  ///< a line on stderr for each
   bool hashes_copies = false;   ///< what is copied to the host, for runs that are compared

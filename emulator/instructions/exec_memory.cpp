@@ -261,6 +261,20 @@ void load_torn(const Warp& w, const Instruction& in, int lane, const Target& tar
   }
 }
 
+// The weak schedule where aligned vectors are one access.
+void load_whole(const Warp& w, const Instruction& in, int lane, const Target& target, const Elements& to,
+                const ElementType& type) {
+  alignas(16) std::byte values[WeakMemory::kMostWholeBytes];
+  w.launch->weak->load_whole(w, lane, target, type.bytes, to.count, order_of(in), values);
+  for (int i = 0; i < to.count; ++i)
+    type.write(w, to.first[i], lane, values + static_cast<std::size_t>(i) * type.bytes);
+}
+
+// Whether a vector access, of memory that has a weak order, is one access.
+bool is_whole(const Warp& w, int count, std::size_t bytes) {
+  return count > 1 && bytes <= WeakMemory::kMostWholeBytes && w.launch->weak->vectors == Vectors::whole;
+}
+
 // ld.global.nc of what this launch wrote.
 void report_written(Warp& w, const Instruction& in, int lane, std::uint64_t address, std::size_t bytes) {
   const std::uint16_t writer = w.launch->written->find(address, bytes);
@@ -296,8 +310,9 @@ Step load_by_lane(Warp& w, const Instruction& in, Mask active, const ElementType
   const std::size_t bytes = type.bytes * static_cast<std::size_t>(to.count);
   if constexpr (kReadOnly) look_for_written(w, in, active, bytes);
   const bool is_weak = kSpace != Space::local && kSpace != Space::param && w.launch->weak != nullptr;
-  const bool is_vector = is_weak && to.count > 1 && order_of(in).is_strong;
-  const bool is_late = is_weak && !is_vector && w.launch->weak->is_late(order_of(in));
+  const bool is_one = is_weak && is_whole(w, to.count, bytes);
+  const bool is_vector = is_weak && to.count > 1 && order_of(in).is_strong && !is_one;
+  const bool is_late = is_weak && !is_vector && !is_one && w.launch->weak->is_late(order_of(in));
   LaneAccesses weak(w, in, false);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -313,6 +328,10 @@ Step load_by_lane(Warp& w, const Instruction& in, Mask active, const ElementType
     }
     if (w.race) [[unlikely]]
       follow(w, in, lane, target, bytes, false, weak);
+    if (is_one && target.shadow != nullptr) [[unlikely]] {
+      load_whole(w, in, lane, target, to, type);
+      continue;
+    }
     if (is_vector && target.shadow != nullptr) [[unlikely]] {
       load_torn(w, in, lane, target, to, type);
       continue;
@@ -348,6 +367,7 @@ Step store_by_lane(Warp& w, const Instruction& in, Mask active, const ElementTyp
   const Elements from = elements(in.op[1]);
   const std::size_t bytes = type.bytes * static_cast<std::size_t>(from.count);
   const bool is_weak = kSpace != Space::local && w.launch->weak != nullptr;
+  const bool is_one = is_weak && is_whole(w, from.count, bytes);
   SameStore same(w);
   LaneAccesses weak(w, in, true);
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
@@ -359,18 +379,24 @@ Step store_by_lane(Warp& w, const Instruction& in, Mask active, const ElementTyp
       return report_outside(w, in, kSpace, lane, address, bytes, true);
     if (target.shadow == nullptr || !shadow_has(target.shadow, bytes, kAllocated))
       return report_outside(w, in, kSpace, lane, address, bytes, true);
-    const VectorStore vector = is_weak && from.count > 1 ? w.launch->weak->new_vector(target, bytes) : VectorStore{};
+    alignas(16) std::byte values[WeakMemory::kMostWholeBytes];
+    const VectorStore vector =
+        is_weak && !is_one && from.count > 1 ? w.launch->weak->new_vector(target, bytes) : VectorStore{};
     for (int i = 0; i < from.count; ++i) {
       alignas(16) std::byte value[16];
       type.read(w, from.first[i], lane, value);
       Target element = target;
       element.data += static_cast<std::size_t>(i) * type.bytes;
       same.compare(element.data, value, type.bytes);
-      if (is_weak) [[unlikely]]
+      if (is_one) [[unlikely]]
+        std::memcpy(values + static_cast<std::size_t>(i) * type.bytes, value, type.bytes);
+      else if (is_weak) [[unlikely]]
         w.launch->weak->store(w, lane, element, type.bytes, order_of(in), value, vector);
       else
         std::memcpy(element.data, value, type.bytes);
     }
+    if (is_one) [[unlikely]]
+      w.launch->weak->store_whole(w, lane, target, type.bytes, from.count, order_of(in), values);
     note_written(w, target, bytes);
     if (w.race) [[unlikely]]
       follow(w, in, lane, target, bytes, true, weak);

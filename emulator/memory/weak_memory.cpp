@@ -181,6 +181,59 @@ VectorStore WeakMemory::load(const Warp& warp, int lane, const Target& target, s
   return location->writes[chosen].vector;
 }
 
+void WeakMemory::load_whole(const Warp& warp, int lane, const Target& target, std::size_t bytes, int count, Order order,
+                            std::byte* values) {
+  const auto total = bytes * static_cast<std::size_t>(count);
+  perform_at(warp, lane, target.data, total);
+  std::memcpy(values, target.data, total);
+  Thread& thread = thread_of(warp, lane);
+  // Not before what the thread has seen of any element; the moment is that of a write that one of them may still give.
+  std::vector<std::pair<Location*, std::size_t>> found;  // and its first readable write
+  std::vector<std::uint64_t> moments;
+  std::uint64_t earliest = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    Target element = target;
+    element.data += i * bytes;
+    Location* const location = find(element, bytes, false);
+    const std::size_t first = location == nullptr ? 0 : oldest_readable(thread, *location, element.data);
+    found.emplace_back(location, first);
+    if (location == nullptr) continue;
+    earliest = std::max(earliest, location->writes[first].made);
+    for (std::size_t at = first; at < location->writes.size(); ++at) moments.push_back(location->writes[at].made);
+  }
+  std::erase_if(moments, [&](std::uint64_t made) { return made < earliest; });
+  std::uint64_t moment = clock_;
+  if (!moments.empty() && random_.below(2) == 0) moment = moments[random_.below(moments.size())];
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto [location, first] = found[i];
+    if (location == nullptr) continue;
+    std::size_t chosen = location->writes.size() - 1;
+    while (chosen > first && location->writes[chosen].made > moment) --chosen;
+    std::memcpy(values + i * bytes, location->writes[chosen].value.data(), bytes);
+    read(thread, warp, target.data + i * bytes, location->writes[chosen], order);
+  }
+}
+
+void WeakMemory::store_whole(const Warp& warp, int lane, const Target& target, std::size_t bytes, int count,
+                             Order order, const std::byte* values) {
+  perform_at(warp, lane, target.data, bytes * static_cast<std::size_t>(count));
+  const std::uint64_t made = clock_++;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    Target element = target;
+    element.data += i * bytes;
+    Location* const location = find(element, bytes, true);
+    Thread& thread = thread_of(warp, lane);
+    Write write = written(thread, warp, order);
+    write.made = made;
+    write.order = next_order();
+    std::memcpy(write.value.data(), values + i * bytes, bytes);
+    thread.view.seen[element.data] = write.order;
+    location->writes.push_back(std::move(write));
+    if (location->writes.size() > kMostWrites) location->writes.pop_front();
+    std::memcpy(element.data, values + i * bytes, bytes);
+  }
+}
+
 void WeakMemory::load_later(Warp& warp, int lane, const Target& target, std::size_t bytes, Order order,
                             const Operand& to, Writer write) {
   perform_at(warp, lane, target.data, bytes);

@@ -44,6 +44,10 @@ struct Order {
   Scope scope = Scope::cta;
 };
 
+/// How vectors of scalars are taken. PTX ISA ("Vector Data-types" of the memory consistency model): one by one, in any
+/// order. Hardware gives and takes aligned ones of up to 16 bytes at once, and programs count on it, NVIDIA's CUB too.
+enum class Vectors : std::uint8_t { torn, whole };
+
 /// The bytes of one thread's vector store; number 0: none, a scalar one.
 struct VectorStore {
   std::uint64_t number = 0;
@@ -56,11 +60,20 @@ class WeakMemory {
  public:
   explicit WeakMemory(Random& random) : random_(random) {}
 
+  Vectors vectors = Vectors::torn;
+  static constexpr std::size_t kMostWholeBytes = 16;  ///< of Vectors::whole
+
   /// What a load of `bytes` bytes (1 to 16, naturally aligned) at target.data gives, into `value`. beside: the vector
   /// store that another element of the same access met.
   /// Gives of which vector store it was a part.
   VectorStore load(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order, std::byte* value,
                    const VectorStore& beside = {});
+  /// Of `count` elements side by side what memory held at one moment, each as a location of its own.
+  void load_whole(const Warp& warp, int lane, const Target& target, std::size_t bytes, int count, Order order,
+                  std::byte* values);
+  /// Stores them at one moment: no other store comes between.
+  void store_whole(const Warp& warp, int lane, const Target& target, std::size_t bytes, int count, Order order,
+                   const std::byte* values);
   /// Stores `value`: into memory, unless the store comes before writes that memory has already seen.
   void store(const Warp& warp, int lane, const Target& target, std::size_t bytes, Order order, const std::byte* value,
              const VectorStore& vector = {});

@@ -38,7 +38,10 @@ struct DeviceOptions {
   bool detects_unwritten_registers = false;          ///< values that no instruction of a thread has written are hazards
   std::function<void(std::string_view)> print = {};  ///< takes what kernels print; empty: standard output
   std::shared_ptr<const GpuTime> time = {};  ///< launches run on the clock of this GPU; null: nobody asks for time
-  bool skips_values = false;                 ///< with `time`: only time is asked, and some clusters run
+  /// Schedule::weak: a vector access is as many scalar ones, as in the memory model; false: aligned ones of up to 16
+  /// bytes are one, as on hardware.
+  bool tears_vectors = true;
+  bool skips_values = false;  ///< with `time`: only time is asked, and some clusters run
 };
 
 /// A variable of a module: where it lies, and how many bytes it has.
