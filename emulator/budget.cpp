@@ -12,7 +12,9 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// A grid that runs as a whole is asked at every look: its device counts (EmulatedDevice::launch).
 bool Scheduler::is_interrupted() {
+  if (launch_.options.parts == nullptr) return launch_.options.is_interrupted();
   constexpr double kSecondsBetween = 0.1;
   const double now = seconds_now();
   if (now < next_question_) return false;

@@ -13,13 +13,15 @@
 
 #include "emulator/findings/schedule_clues.h"
 #include "emulator/findings/unwritten_registers.h"
+#include "emulator/grid_workspace.h"
 #include "emulator/loaded_image.h"
 #include "emulator/machine.h"
 #include "emulator/memory/lazy_fill.h"
 #include "emulator/memory/tensor_map.h"
 #include "emulator/memory/texture.h"
-#include "emulator/parts.h"
 #include "emulator/memory/weak_memory.h"
+#include "emulator/parts.h"
+#include "emulator/questions.h"
 #include "emulator/syntax/resolver.h"
 #include "emulator/time/whole.h"
 #include "tessera/emulator/sample.h"
@@ -93,35 +95,6 @@ void check_launch(const LaunchRequest& request, const LoadedEntry& loaded) {
   if (request.parameters == nullptr && !entry.parameters.empty()) refuse("the kernel has parameters; none were given");
 }
 
-// Zeroed memory for the grid barrier of cooperative groups, which a cooperative launch has; here every launch of a
-// kernel that asks for it and whose CTAs run at once. Without it the barrier traps, and all else of a grid works.
-class GridWorkspace {
- public:
-  GridWorkspace(GlobalMemory& memory, const Entry& entry, const LaunchShape& shape, LaunchOptions& options)
-      : memory_(memory) {
-    const bool is_asked_for = std::any_of(entry.specials.begin(), entry.specials.end(), [](const SpecialSlot& slot) {
-      return slot.special == Special::envreg1 || slot.special == Special::envreg2;
-    });
-    if (!is_asked_for) return;
-    const std::uint64_t ctas = std::uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
-    options.lacks_grid_workspace = ctas > static_cast<std::uint64_t>(options.num_sms);
-    if (options.lacks_grid_workspace) return;
-    address_ = options.grid_workspace = memory.allocate(kBytes);
-    std::memset(memory.data(address_), 0, kBytes);
-    memory.mark_initialised(address_, kBytes);
-  }
-  ~GridWorkspace() {
-    if (address_ != 0) memory_.free(address_);
-  }
-  GridWorkspace(const GridWorkspace&) = delete;
-  GridWorkspace& operator=(const GridWorkspace&) = delete;
-
- private:
-  static constexpr std::size_t kBytes = 64;
-  GlobalMemory& memory_;
-  std::uint64_t address_ = 0;
-};
-
 }  // namespace
 
 struct EmulatedDevice::State {
@@ -136,7 +109,6 @@ struct EmulatedDevice::State {
   DeviceOptions options;
   DeviceInfo info;
   std::shared_ptr<GlobalMemory> memory;
-      if (run.weak && !options.tears_vectors) run.weak->vectors = Vectors::whole;
   TextureTable textures;
   std::mutex mutex;
   std::vector<EmulatorFinding> findings;
@@ -164,6 +136,7 @@ struct EmulatedDevice::State {
     sample = {0, clusters_of(shape)};
     for (const std::uint64_t cluster : chosen_clusters(sample.of_grid, sampled_clusters, launch.seed)) {
       Launch run(program, entry, *memory, shape, launch, parameters);
+      if (run.weak && !options.tears_vectors) run.weak->vectors = Vectors::whole;
       run.next_cluster = cluster;
       run.num_clusters = cluster + 1;
       run.run();
@@ -341,6 +314,11 @@ std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std:
 
 void EmulatedDevice::encode(const ResolvedTensorMap& map, TensorMapObject& out) { encode_tensor_map(map, out); }
 
+bool EmulatedDevice::may_wait(EntryHandle entry) const {
+  const std::lock_guard lock(state_->mutex);
+  return entry.handle != 0 && !reinterpret_cast<const LoadedEntry*>(entry.handle)->known_speech().empty();
+}
+
 void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   if (request.entry.handle == 0) throw Error(ErrorKind::device, "emulator: launch of no kernel");
   const auto& loaded = *reinterpret_cast<const LoadedEntry*>(request.entry.handle);
@@ -349,7 +327,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   void* const* from = request.parameters;
   for (const ParameterSlot& slot : loaded.entry->parameters)
     std::memcpy(parameters.data() + slot.offset, *from++, slot.bytes);
-  const std::lock_guard lock(state_->mutex);
+  std::unique_lock lock(state_->mutex);
   const DeviceOptions& given = state_->options;
   LaunchOptions options{.schedule = given.schedule,
                         .seed = given.seed,
@@ -378,8 +356,6 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
     const TimedResult timed = run_on_clock(*state_->options.time, *loaded.program, *loaded.entry, *state_->memory,
                                            shape, options, parameters, state_->options.skips_values, state_->times);
     state_->count(timed.statistics);
-  running = &run;
-  if (run.weak && !given.tears_vectors) run.weak->vectors = Vectors::whole;
     state_->findings.insert(state_->findings.end(), timed.findings.begin(), timed.findings.end());
     return;
   }
@@ -397,7 +373,13 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
       return;
     }
   }
+  Launch* running = nullptr;
+  Questions questions(given, lock, given.rest && !loaded.known_speech().empty());
+  if (given.rest || given.is_interrupted)
+    options.is_interrupted = [&questions, &running] { return questions.ask(*running); };
   Launch run(*loaded.program, *loaded.entry, *state_->memory, shape, options, std::move(parameters));
+  running = &run;
+  if (run.weak && !given.tears_vectors) run.weak->vectors = Vectors::whole;
   if (request.programmatic_stream_serialization && stream.handle == state_->prior_stream)
     run.prior_grids = std::move(state_->prior_grids);
   run.run();

@@ -8,6 +8,7 @@
 #include "guest/device_facts.h"
 #include "guest/driver.h"
 #include "guest/libraries.h"
+#include "guest/turns.h"
 #include "guest/work.h"
 
 using namespace tessera::guest;
@@ -96,6 +97,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) {
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return only_device(device); }
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  drive(__func__, [] { return finish_all(); });
   Session::instance().clear_error();
   return only_device(device);
 }
@@ -168,7 +170,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return same(cudaDeviceGetStreamPriorityRange(least, greatest));
 }
 CUresult cuCtxSynchronize() {
-  return drive(__func__, [] { return cudaSuccess; });
+  return drive(__func__, [] { return wait_for(all_unfinished()); });
 }
 
 // Streams and events are those of the runtime.

@@ -162,9 +162,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, std::size_t* pitch, std::size_
   *pitch = (width + 511) / 512 * 512;
   return cuMemAlloc_v2(pointer, *pitch * height);
 }
-CUresult cuMemFree_v2(CUdeviceptr pointer) {
-  return drive(__func__, [&] { return Blocks::instance().free(pointer_of(pointer)); });
-}
+CUresult cuMemFree_v2(CUdeviceptr pointer) { return static_cast<CUresult>(cudaFree(pointer_of(pointer))); }
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
   return static_cast<CUresult>(cudaFreeAsync(pointer_of(pointer), stream));
 }
@@ -172,9 +170,7 @@ CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   return drive(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::pinned); });
 }
 CUresult cuMemAllocHost_v2(void** pointer, std::size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
-CUresult cuMemFreeHost(void* pointer) {
-  return drive(__func__, [&] { return Blocks::instance().free(pointer); });
-}
+CUresult cuMemFreeHost(void* pointer) { return static_cast<CUresult>(cudaFree(pointer)); }
 CUresult cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned) {
   return drive(__func__, [&] { return Blocks::instance().register_host(pointer, bytes); });
 }

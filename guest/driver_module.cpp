@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "guest/driver.h"
 #include "guest/driver_work.h"
+#include "guest/turns.h"
 #include "tessera/error.h"
 
 using namespace tessera::guest;
@@ -178,7 +179,10 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) { return load(__func__, image, module); }
 CUresult cuModuleLoad(CUmodule* module, const char* path) { return load_file(__func__, path, module); }
 CUresult cuModuleUnload(CUmodule module) {
-  return drive(__func__, [&] { return modules().erase(module) == 0 ? cudaErrorInvalidResourceHandle : cudaSuccess; });
+  return drive(__func__, [&] {
+    const cudaError_t error = finish_all();
+    return modules().erase(module) == 0 ? cudaErrorInvalidResourceHandle : error;
+  });
 }
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   *mode = CU_MODULE_EAGER_LOADING;

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <vector>
 
+#include "guest/loaded.h"
 #include "guest/memory.h"
 #include "guest/pool.h"
-#include "guest/loaded.h"
 #include "guest/work.h"
 
 namespace tessera::guest {

@@ -7,6 +7,7 @@
 #include "guest/device_facts.h"
 #include "guest/driver.h"
 #include "guest/session.h"
+#include "guest/turns.h"
 
 using namespace tessera::guest;
 
@@ -186,9 +187,10 @@ cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  return called(__func__, [] { return cudaSuccess; });
+  return called(__func__, [] { return wait_for(all_unfinished()); });
 }
 cudaError_t cudaDeviceReset() {
+  called(__func__, [] { return finish_all(); });
   Session::instance().clear_error();
   take_last_error();
   return cudaSuccess;

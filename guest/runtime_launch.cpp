@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "guest/work.h"
+#include "guest/turns.h"
 #include "tessera/error.h"
 
 using namespace tessera::guest;
@@ -68,9 +68,7 @@ void** __cudaRegisterFatBinary(void* wrapper) {
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
 // At exit, or when a library is closed, whose variables are gone then. What the host has of the module stays valid.
-void __cudaUnregisterFatBinary(void** module) {
-  Registry::instance().remove(reinterpret_cast<Module*>(module));
-}
+void __cudaUnregisterFatBinary(void** module) { Registry::instance().remove(reinterpret_cast<Module*>(module)); }
 void __cudaRegisterFunction(void** module, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
                             int*) {
   if (module != nullptr) Registry::instance().add_kernel(host, reinterpret_cast<Module*>(module), name);
@@ -144,9 +142,12 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   return called(__func__, [&] { return submit(stream, HostWork{function, data}); });
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned) {
-  return called(__func__, [&] {
-    function(stream, cudaSuccess, data);
-    return cudaSuccess;
+  return called(__func__, [&]() -> cudaError_t {
+    StreamState* const state = find_stream(stream);
+    if (state == nullptr) return cudaErrorInvalidResourceHandle;
+    const cudaError_t error = finish(unfinished(*state));
+    if (error == cudaSuccess) function(stream, cudaSuccess, data);
+    return error;
   });
 }
 

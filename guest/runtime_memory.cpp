@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "guest/runtime_copy.h"
+#include "guest/turns.h"
 #include "guest/work.h"
 
 using namespace tessera::guest;
@@ -68,7 +69,10 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::pinned); });
 }
 cudaError_t cudaFree(void* pointer) {
-  return called(__func__, [&] { return Blocks::instance().free(pointer); });
+  return called(__func__, [&] {
+    const cudaError_t error = finish_all();  // a free waits for all that could use the memory
+    return error != cudaSuccess ? error : Blocks::instance().free(pointer);
+  });
 }
 cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {

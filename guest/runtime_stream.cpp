@@ -1,8 +1,8 @@
-// The CUDA runtime's streams and events. Work runs inside the call that asks for it (work.h), so waits have nothing to
-// wait for; what they say is the error that the context is in.
+// The CUDA runtime's streams and events. Most work runs inside the call that asks for it (work.h), so waits have
+// nothing to wait for but launches that rest (turns.h); what they say is the error that the context is in.
 #include <cuda_runtime_api.h>
 
-#include "guest/work.h"
+#include "guest/turns.h"
 
 using namespace tessera::guest;
 
@@ -12,6 +12,20 @@ EventState* state_of(cudaEvent_t event) { return reinterpret_cast<EventState*>(e
 
 cudaError_t known(const void* stream) {
   return find_stream(stream) == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess;
+}
+
+// A wait breaks a capture.
+template <class Then>
+cudaError_t known_and_free(const void* stream, Then&& then) {
+  StreamState* const state = find_stream(stream);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  if (!state->capture) return then(unfinished(*state));
+  state->capture->is_invalid = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+Items items_of(const EventState& event) {
+  return event.item == nullptr || event.item->is_done ? Items() : Items{event.item};
 }
 
 }  // namespace
@@ -33,14 +47,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return called(__func__, [&]() -> cudaError_t {
-    const StreamState* const state = find_stream(stream);
-    if (state == nullptr) return cudaErrorInvalidResourceHandle;
-    if (!state->capture) return cudaSuccess;
-    state->capture->is_invalid = true;
-    return cudaErrorStreamCaptureUnsupported;
+    return known_and_free(stream, [](const Items& items) { return wait_for(items); });
   });
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return called(__func__, [&] {
+    return known_and_free(stream, [](const Items& items) { return are_done(items) ? cudaSuccess : cudaErrorNotReady; });
+  });
+}
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   return called(__func__, [&] {
     if (const StreamState* const state = find_stream(stream)) *priority = state->priority;
@@ -94,6 +108,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlag
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return called(__func__, [&]() -> cudaError_t {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    forget_event(*state_of(event));
     delete state_of(event);
     return cudaSuccess;
   });
@@ -107,14 +122,21 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   return cudaEventRecord(event, stream);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return called(__func__,
-                [&]() -> cudaError_t { return event == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess; });
+  return called(__func__, [&]() -> cudaError_t {
+    return event == nullptr ? cudaErrorInvalidResourceHandle : wait_for(items_of(*state_of(event)));
+  });
 }
-cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return called(__func__, [&]() -> cudaError_t {
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    return are_done(items_of(*state_of(event))) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   return called(__func__, [&]() -> cudaError_t {
     if (from == nullptr || to == nullptr) return cudaErrorInvalidResourceHandle;
     const EventState &first = *state_of(from), &last = *state_of(to);
+    if (!items_of(first).empty() || !items_of(last).empty()) return cudaErrorNotReady;
     if (!first.is_recorded || !last.is_recorded || !first.has_timing || !last.has_timing)
       return cudaErrorInvalidResourceHandle;
     *milliseconds = static_cast<float>((last.seconds - first.seconds) * 1e3);

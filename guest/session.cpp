@@ -14,6 +14,7 @@
 #include "emulator/findings/finding_json.h"
 #include "emulator/time/report.h"
 #include "guest/libraries.h"
+#include "guest/turns.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
 
@@ -74,6 +75,7 @@ emulator::EmulatedDevice& Session::device() {
   options.detects_races = options_.detects_races;
   options.detects_unwritten_registers = options_.is_strict;
   options.tears_vectors = options_.tears_vectors;
+  options.rest = rest;
   if (!options_.time.empty()) {
     options.time = emulator::find_gpu_time(options_.time);
     options.skips_values = options_.skips_values;
@@ -172,6 +174,8 @@ std::string Session::last_report() const {
 
 void Session::at_exit(int status, void* session) {
   Session& self = *static_cast<Session*>(session);
+  // What rests does not go on behind the summary (turns.h). Another thread's launch may take longer than a user waits.
+  for (int i = 0; i < 200 && !self.mutex.try_lock(); ++i) usleep(1000);
   if (status != 0) tell_loaded_libraries();
   OrderedJson json{{"kind", "process"},
                    {"gpu", self.gpu_->name},

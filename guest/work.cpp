@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "guest/turns.h"
 #include "tessera/error.h"
 
 namespace tessera::guest {
@@ -107,7 +108,7 @@ std::shared_ptr<Graph> Graph::clone() const {
 cudaError_t submit(const void* stream, Work work) {
   StreamState* const state = find_stream(stream);
   if (state == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!state->capture) return perform(work);
+  if (!state->capture) return ask(*state, std::move(work));
   state->tail = {state->capture->graph->add(std::move(work), state->tail)};
   return cudaSuccess;
 }
@@ -153,21 +154,28 @@ cudaError_t run(const Graph& graph) {
 cudaError_t record(EventState& event, const void* stream) {
   StreamState* const state = find_stream(stream);
   if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  forget_event(event);
   event.capture = state->capture;
   event.tail = state->tail;
-  if (!state->capture) perform(EventWork{&event, true});
-  return cudaSuccess;
+  event.item = nullptr;
+  return state->capture ? cudaSuccess : ask(*state, EventWork{&event, true});
 }
 
 cudaError_t wait(const void* stream, EventState& event) {
   StreamState* const state = find_stream(stream);
   if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  if (event.item != nullptr && !state->capture) state->waits_for.push_back(event.item);
   if (!event.capture || !event.capture->graph) return cudaSuccess;
   if (state->capture && state->capture != event.capture) return cudaErrorStreamCaptureMerge;
   state->capture = event.capture;
   for (Node* const node : event.tail)
     if (std::find(state->tail.begin(), state->tail.end(), node) == state->tail.end()) state->tail.push_back(node);
   return cudaSuccess;
+}
+
+bool may_wait(const LaunchWork& launch) {
+  Session& session = Session::instance();
+  return !session.is_predicting() && session.device().may_wait(launch.kernel->entry);
 }
 
 std::vector<std::byte> pack(const Kernel& kernel, void* const* arguments) {

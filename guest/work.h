@@ -1,6 +1,7 @@
 // What a program asks a stream to do: launches, copies, fills, host functions. It runs inside the call that asks for
 // it, or, while the stream is captured, becomes a node of a graph, which runs the same work each time it is launched.
-// So streams and events need no threads: every order that they may run in is one, the one in which they were asked.
+// Every order that streams and events may run in is one: the one in which they were asked, but for launches that may
+// wait for others (turns.h).
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@ namespace tessera::guest {
 
 struct Graph;
 struct EventState;
+struct Item;
 
 struct LaunchWork {
   Kernel* kernel = nullptr;
@@ -78,12 +80,15 @@ struct StreamState {
   unsigned long long id = 0;
   std::shared_ptr<Capture> capture;
   std::vector<Node*> tail;
+  std::shared_ptr<Item> last{};                    ///< what has not been done yet (turns.h); null: nothing
+  std::vector<std::shared_ptr<Item>> waits_for{};  ///< of other streams, before the next work
 };
 struct EventState {
   bool is_recorded = false, has_timing = true;
   double seconds = 0;
   std::shared_ptr<Capture> capture;
   std::vector<Node*> tail;
+  std::shared_ptr<Item> item{};  ///< that records it
 };
 
 /// The default streams, 0, 1 and 2, are one. Null: there is no such stream.
@@ -96,6 +101,8 @@ cudaError_t destroy_stream(const void* stream);
 /// Runs the work or keeps it.
 cudaError_t submit(const void* stream, Work work);
 cudaError_t perform(const Work& work);
+/// The launch may wait for another one, or for the host.
+bool may_wait(const LaunchWork& launch);
 cudaError_t run(const Graph& graph);
 /// A call that nothing may ask for while a stream is captured: cudaMalloc and others are fine, a wait is not.
 cudaError_t record(EventState& event, const void* stream);

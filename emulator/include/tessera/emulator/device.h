@@ -41,6 +41,9 @@ struct DeviceOptions {
   /// Schedule::weak: a vector access is as many scalar ones, as in the memory model; false: aligned ones of up to 16
   /// bytes are one, as on hardware.
   bool tears_vectors = true;
+  /// Where it is set, a launch whose CTAs may speak to others (may_wait) asks it now and then, with the device free for
+  /// other calls, and goes on when it returns. It gives the warp instructions until it is asked again.
+  std::function<std::uint64_t()> rest = {};
   bool skips_values = false;  ///< with `time`: only time is asked, and some clusters run
 };
 
@@ -78,6 +81,8 @@ class EmulatedDevice final : public Device, public PointerProbe {
   void record(Event event, Stream stream) override;
   double elapsed_ms(Event from, Event to) override;
   std::vector<Finding> synchronize(Stream stream = {}) override;
+  /// The kernel has accesses by which it may wait for what another launch, or the host, does.
+  bool may_wait(EntryHandle entry) const;
   bool is_capturing(Stream stream) override;
   std::uintptr_t current_context() override;
   std::string why_unusable(DevicePointer pointer) override;
