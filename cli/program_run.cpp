@@ -34,14 +34,21 @@ class ReportFile {
     if (file < 0) throw Error(ErrorKind::io, "no temporary file can be made for the report: see TMPDIR");
     close(file);
     path_ = path;
+    // Where each process of the program keeps its counts, which a process that is killed leaves behind: 4096 of them.
+    const int counts = open(counts_path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (counts < 0 || ftruncate(counts, 1 << 20) != 0)
+      throw Error(ErrorKind::io, fmt::format("{}: cannot be written", counts_path()));
+    close(counts);
   }
   ~ReportFile() {
     std::error_code ignored;
     fs::remove(path_, ignored);
+    fs::remove(counts_path(), ignored);
   }
   ReportFile(const ReportFile&) = delete;
   ReportFile& operator=(const ReportFile&) = delete;
   const std::string& path() const { return path_; }
+  std::string counts_path() const { return path_ + ".counts"; }
 
  private:
   std::string path_;
@@ -83,6 +90,7 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
       {"TESSERA_EMULATE_TIME", emulation.time.empty() ? "" : time_argument(emulation.time)},
       {"TESSERA_EMULATE_NO_VALUES", emulation.skips_values ? "1" : "0"},
       {"TESSERA_EMULATE_LAUNCHES", flags.shows_launches ? "1" : "0"},
+      {"TESSERA_EMULATE_TEAR_VECTORS", flags.tears_vectors ? "1" : "0"},
       {"TESSERA_EMULATE_COMPARE", is_compared ? "1" : "0"},
       {"TESSERA_EMULATE_REPORT", report}};
 }
@@ -90,7 +98,6 @@ Variables variables_of(const Call& call, const ProgramFlags& flags, const Emulat
 /// In the child: does not return. `shows`: its output is the user's; with --json stdout is for the result alone.
 [[noreturn]] void become(pid_t parent, const std::vector<std::string>& program, const Variables& variables, bool shows,
                          bool is_json) {
-      {"TESSERA_EMULATE_TEAR_VECTORS", flags.tears_vectors ? "1" : "0"},
   for (const int signal : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -128,6 +135,7 @@ std::vector<OrderedJson> read_lines(const std::string& path) {
   std::vector<OrderedJson> lines;
   std::istringstream text(read_text(path));
   for (std::string line; std::getline(text, line);) {
+    line.erase(0, std::min(line.find('{'), line.size()));  // what a file of counts has between its texts
     OrderedJson json = OrderedJson::parse(line, nullptr, false);
     if (!json.is_discarded()) lines.push_back(std::move(json));
   }
@@ -145,15 +153,24 @@ bool add_finding(OrderedJson& all, OrderedJson finding) {
   return true;
 }
 
-/// What the first run and a later one copied to the host and is not the same.
+/// What the host got in the first run and in a later one and is not the same.
 std::string difference(const OrderedJson& first, const OrderedJson& later, const std::string& schedules) {
-  if (first.size() != later.size())
-    return fmt::format("{}: {} and {} copies to the host", schedules, first.size(), later.size());
-  for (std::size_t i = 0; i < first.size(); ++i)
+  std::size_t copies = 0, changes = 0;
+  for (std::size_t i = 0; i < std::min(first.size(), later.size()); ++i) {
+    const bool is_shared = first[i].value("is_shared", false);
+    if (first[i] != later[i] && is_shared && later[i].value("is_shared", false))
+      return fmt::format(
+          "{}: memory of {} bytes that kernels and the host share is not the same (the {}. time that "
+          "kernels have changed any when the host waits)",
+          schedules, first[i]["bytes"].get<std::int64_t>(), changes + 1);
     if (first[i] != later[i])
-      return fmt::format("{}: copy {} to the host, of {} bytes, is not the same", schedules, i,
-                         first[i][0].get<std::int64_t>());
-  return "";
+      return fmt::format("{}: copy {} to the host, of {} bytes, is not the same", schedules, copies,
+                         first[i]["bytes"].get<std::int64_t>());
+    ++(is_shared ? changes : copies);
+  }
+  if (first.size() == later.size()) return "";
+  return fmt::format("{}: {} and {} copies to the host and changes of memory that is shared with it", schedules,
+                     first.size(), later.size());
 }
 
 }  // namespace
@@ -194,8 +211,9 @@ ProgramReport run_program(const Call& call, const std::vector<std::string>& prog
                     {"warp_instructions", 0},
                     {"seconds", 0.0}};
     OrderedJson copies = OrderedJson::array();
-    bool has_ended = false;
-    for (OrderedJson& line : read_lines(file.path())) {
+    std::vector<OrderedJson> lines = read_lines(file.path());
+    for (OrderedJson& line : read_lines(file.counts_path())) lines.push_back(std::move(line));
+    for (OrderedJson& line : lines) {
       const std::string kind = line.value("kind", "");
       if (kind == "finding") {
         const bool is_failure = line["is_failure"];
@@ -213,20 +231,19 @@ ProgramReport run_program(const Call& call, const std::vector<std::string>& prog
         line.erase("kind");
         report.predicted.push_back(std::move(line));
       } else if (kind == "process") {
-        has_ended = true;
         report.gpu = line["gpu"];
         for (const char* key : {"launches", "warp_instructions"})
           run[key] = run[key].get<std::int64_t>() + line[key].get<std::int64_t>();
         run["seconds"] = run["seconds"].get<double>() + line["seconds"].get<double>();
-        if (line.contains("copies"))
-          for (OrderedJson& copy : line["copies"]) copies.push_back(std::move(copy));
+      } else if (kind == "copy") {
+        copies.push_back(std::move(line));
       }
     }
     const auto complain = [&](std::string text) {
       call.warn(text);
       report.problems.push_back(std::move(text));
     };
-    if (!has_ended && ended.is_by_signal) complain(fmt::format("the program was ended by signal {}", code - 128));
+    if (ended.is_by_signal) complain(fmt::format("the program was ended by signal {}", code - 128));
     if (is_first) first_copies = copies;
     const std::string apart =
         difference(first_copies, copies,

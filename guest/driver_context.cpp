@@ -16,7 +16,10 @@ using namespace tessera::guest;
 namespace {
 
 CUcontext context() { return static_cast<CUcontext>(only_context()); }
-CUresult only_device(CUdevice device) { return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }
+CUresult only_device(CUdevice device) {
+  if (!Session::instance().begin_use()) return CUDA_ERROR_NOT_INITIALIZED;
+  return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
 CUresult same(cudaError_t error) { return static_cast<CUresult>(error); }
 thread_local int contexts = 0;  // pushed or made
 
@@ -24,7 +27,7 @@ thread_local int contexts = 0;  // pushed or made
 
 extern "C" {
 
-CUresult cuInit(unsigned flags) { return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+CUresult cuInit(unsigned flags) { return flags == 0 ? only_device(0) : CUDA_ERROR_INVALID_VALUE; }
 CUresult cuDriverGetVersion(int* version) {
   *version = kDriverVersion;
   return CUDA_SUCCESS;

@@ -15,7 +15,10 @@ namespace {
 
 thread_local unsigned device_flags = 0;
 
-cudaError_t only_device(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t only_device(int device) {
+  if (!Session::instance().begin_use()) return cudaErrorInitializationError;
+  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
 
 // Fields that cudaDeviceProp has in every version, under the same names.
 template <class Properties>
@@ -134,7 +137,7 @@ cudaError_t cudaSetValidDevices(int*, int) { return cudaSuccess; }
 cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) { return cudaGetDevice(device); }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
-  return cudaSuccess;
+  return told(only_device(0));
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device == 0) fill_properties(*properties);

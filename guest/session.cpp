@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,13 +34,6 @@ cudaError_t error_of(const emulator::EmulatorFinding& finding) {
   return cudaErrorLaunchFailure;
 }
 
-std::uint64_t hash_of(const void* bytes, std::size_t count) {
-  const auto* const at = static_cast<const unsigned char*>(bytes);
-  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
-  for (std::size_t i = 0; i < count; ++i) hash = (hash ^ at[i]) * 0x100000001B3;
-  return hash;
-}
-
 }  // namespace
 
 Session& Session::instance() {
@@ -55,7 +49,17 @@ Session::Session() : options_(Options::from_environment()) {
   }
   arch_ = options_.arch.empty() ? std::string(gpu_->arch) : options_.arch;
   num_sms_ = options_.num_sms == 0 ? gpu_->num_sms : options_.num_sms;
+  tally_.open(options_.report, gpu_->name, arch_);
   on_exit(&Session::at_exit, this);
+  pthread_atfork(nullptr, nullptr, &Session::after_fork);
+}
+
+// Memory is the parent's, and so is its context, which no GPU shares with a child.
+void Session::after_fork() {
+  Session& self = instance();
+  self.is_lost_by_fork_ = self.is_used_;
+  self.tally_ = Tally();
+  self.tally_.open(self.options_.report, self.gpu_->name, self.arch_);
 }
 
 emulator::EmulatedDevice& Session::device() {
@@ -110,9 +114,10 @@ void Session::tell_times(const std::string& shape) {
 
 void Session::finish_launch(const std::string& kernel, const std::string& shape) {
   const emulator::LaunchStatistics statistics = device().statistics();
-  ++launches_;
-  warp_instructions_ += statistics.warp_instructions;
-  seconds_ += statistics.seconds;
+  ++tally_.launches;
+  tally_.warp_instructions += statistics.warp_instructions;
+  tally_.seconds += statistics.seconds;
+  tally_.write();
   if (options_.shows_launches) {
     const std::string& why_one = statistics.why_one_thread;
     std::fprintf(stderr, "tessera: %s %s: %llu warp instructions, %.1f ms, %d thread%s%s%s%s\n", kernel.c_str(),
@@ -122,6 +127,12 @@ void Session::finish_launch(const std::string& kernel, const std::string& shape)
   }
   tell_times(shape);
   last_findings_ = device().take_findings();
+  for (emulator::ScheduleClue& clue : device().take_clues()) {
+    // Of a program each is a hazard: there is no second run in this process to compare with.
+    if (clue.finding.name != "vector-access-torn") continue;
+    clue.finding.message = "this load met one element of a vector store and another from before it";
+    last_findings_.push_back(std::move(clue.finding));
+  }
   std::erase_if(last_findings_, [&](const emulator::EmulatorFinding& finding) {
     return !finding.is_failure && left_out_.contains(finding.name);
   });
@@ -129,14 +140,10 @@ void Session::finish_launch(const std::string& kernel, const std::string& shape)
     if (finding.is_failure) error_ = error_of(finding);
     const bool is_new = said_.insert(finding.name + finding.entry + std::to_string(finding.ptx_line)).second;
     if (!is_new) continue;
-    ++(finding.is_failure ? failures_ : hazards_);
+    ++(finding.is_failure ? tally_.failures : tally_.hazards);
+    tally_.write();
+    if ((finding.is_failure || options_.is_strict) && !keeps_exit_code_) tally_.fail();
     std::fprintf(stderr, "%s\n", finding.to_string().c_str());
-  for (emulator::ScheduleClue& clue : device().take_clues()) {
-    // Of a program each is a hazard: there is no second run in this process to compare with.
-    if (clue.finding.name != "vector-access-torn") continue;
-    clue.finding.message = "this load met one element of a vector store and another from before it";
-    last_findings_.push_back(std::move(clue.finding));
-  }
     OrderedJson json{{"kind", "finding"}};
     json.update(emulator::finding_json(finding));
     append(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
@@ -145,14 +152,17 @@ void Session::finish_launch(const std::string& kernel, const std::string& shape)
 
 void Session::add_problem(const std::string& text, bool is_refusal) {
   if (!said_.insert(text).second) return;
-  ++problems_;
+  ++tally_.problems;
+  tally_.write();
   std::fprintf(stderr, "tessera: %s\n", text.c_str());
   append(OrderedJson{{"kind", "problem"}, {"is_refusal", is_refusal}, {"text", text}}.dump(
       -1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
-void Session::note_copy(const void* bytes, std::size_t count) {
-  if (options_.hashes_copies) copies_.emplace_back(count, hash_of(bytes, count));
+void Session::note_copy(const void* bytes, std::size_t count, bool is_shared) {
+  if (!options_.hashes_copies) return;
+  append(OrderedJson{{"kind", "copy"}, {"bytes", count}, {"hash", hash_of(bytes, count)}, {"is_shared", is_shared}}
+             .dump());
 }
 
 void Session::leave_out(const std::string& names) {
@@ -172,32 +182,26 @@ std::string Session::last_report() const {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
+int Session::conclude(int status) {
+  if (status != 0) tell_loaded_libraries();
+  tally_.say();
+  const bool is_bad = tally_.failures != 0 || (options_.is_strict && tally_.hazards != 0);
+  return status == 0 && is_bad && !keeps_exit_code_ ? 1 : status;
+}
+
 void Session::at_exit(int status, void* session) {
   Session& self = *static_cast<Session*>(session);
   // What rests does not go on behind the summary (turns.h). Another thread's launch may take longer than a user waits.
   for (int i = 0; i < 200 && !self.mutex.try_lock(); ++i) usleep(1000);
-  if (status != 0) tell_loaded_libraries();
-  OrderedJson json{{"kind", "process"},
-                   {"gpu", self.gpu_->name},
-                   {"arch", self.arch_},
-                   {"launches", self.launches_},
-                   {"warp_instructions", self.warp_instructions_},
-                   {"seconds", self.seconds_}};
-  if (self.options_.hashes_copies) json["copies"] = self.copies_;
-  self.append(json.dump());
-  if (self.options_.report.empty() && (self.launches_ != 0 || self.problems_ != 0))
-    std::fprintf(stderr, "tessera: %s: %llu launches, %llu failures, %llu hazards, %llu problems\n",
-                 std::string(self.gpu_->name).c_str(), static_cast<unsigned long long>(self.launches_),
-                 static_cast<unsigned long long>(self.failures_), static_cast<unsigned long long>(self.hazards_),
-                 static_cast<unsigned long long>(self.problems_));
-  const bool is_bad = self.failures_ != 0 || (self.options_.is_strict && self.hazards_ != 0);
-  if (status != 0 || !is_bad || self.keeps_exit_code_) return;
+  const int code = self.conclude(status);
+  if (code == status) return;
   std::fflush(nullptr);
-  _exit(1);
+  _exit(code);
 }
 
 cudaError_t guarded(const char* function, const std::function<cudaError_t()>& work) {
   Session& session = Session::instance();
+  if (!session.begin_use()) return cudaErrorInitializationError;
   const std::lock_guard lock(session.mutex);
   if (session.error() != cudaSuccess) return session.error();
   session.note_refusal("");

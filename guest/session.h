@@ -18,6 +18,7 @@
 
 #include "guest/gpus.h"
 #include "guest/options.h"
+#include "guest/tally.h"
 #include "tessera/emulator/device.h"
 
 namespace tessera::guest {
@@ -40,8 +41,15 @@ class Session {
   /// What keeps the program from running as it would on a GPU: said once, on stderr and in the report. A refusal fails
   /// the call also where the program does not look at its errors.
   void add_problem(const std::string& text, bool is_refusal = false);
-  /// What the host got, for runs that are compared.
-  void note_copy(const void* bytes, std::size_t count);
+  /// What the host got, by a copy or in memory that both sides have, for runs that are compared.
+  void note_copy(const void* bytes, std::size_t count, bool is_shared = false);
+  /// Marks that the process uses CUDA. False in a child of a process that did before the fork: nothing works there.
+  bool begin_use() {
+    is_used_ = true;
+    return !is_lost_by_fork_;
+  }
+  /// The program ends, by itself or by a signal: the summary, once. Gives the exit code.
+  int conclude(int status);
   /// Why the call that runs now is refused; empty: it has begun.
   void note_refusal(const std::string& text) { last_problem_ = text; }
 
@@ -53,13 +61,17 @@ class Session {
   /// Hazards that are not reported: names with commas between.
   void leave_out(const std::string& names);
   /// From now on the process keeps its own exit code: who calls has the failures as exceptions.
-  void leave_exit_code() { keeps_exit_code_ = true; }
+  void leave_exit_code() {
+    keeps_exit_code_ = true;
+    tally_.fail(false);
+  }
 
   std::recursive_mutex mutex;
 
  private:
   Session();
   static void at_exit(int status, void* session);
+  static void after_fork();
   void append(const std::string& line);
   void tell_times(const std::string& shape);
 
@@ -74,9 +86,9 @@ class Session {
   std::string last_problem_;
   std::set<std::string> left_out_;
   bool keeps_exit_code_ = false;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> copies_;  // bytes, hash
-  std::uint64_t launches_ = 0, warp_instructions_ = 0, hazards_ = 0, failures_ = 0, problems_ = 0;
-  double seconds_ = 0, predicted_seconds_ = 0;
+  bool is_used_ = false, is_lost_by_fork_ = false;
+  Tally tally_;
+  double predicted_seconds_ = 0;
 };
 
 /// Runs the work of one call.
