@@ -1,6 +1,11 @@
 #include "guest/memory.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "guest/pool.h"
@@ -101,6 +106,52 @@ cudaError_t Blocks::unregister_host(void* pointer) {
   Session::instance().device().free(it->second.on_device);
   blocks_.erase(it);
   return cudaSuccess;
+}
+
+namespace {
+
+constexpr std::size_t kMostCompared = std::size_t{256} << 20;
+
+std::uint64_t hash_of_block(const Block& block) {
+  // Registered memory is the program's, which may have given it back since.
+  const auto page = static_cast<std::uint64_t>(getpagesize());
+  const std::uint64_t first = block.address / page * page;
+  const bool is_gone = block.kind == BlockKind::registered &&
+                       msync(pointer_of(first), block.address + block.bytes - first, MS_ASYNC) != 0;
+  if (is_gone) return 0;
+  return hash_of(pointer_of(block.address), std::min(block.bytes, kMostCompared));
+}
+
+bool is_seen_by_host(const Block& block) { return block.kind != BlockKind::device && !block.is_mapped; }
+
+}  // namespace
+
+void Blocks::add_shared(void* variable, std::size_t bytes) {
+  variables_.push_back({address_of(variable), bytes, BlockKind::managed, address_of(variable)});
+}
+
+void Blocks::before_launch() {
+  if (!Session::instance().options().hashes_copies || std::exchange(has_launched_, true)) return;
+  for (auto& [address, block] : blocks_)
+    if (is_seen_by_host(block)) block.hash = hash_of_block(block);
+  for (Block& variable : variables_) variable.hash = hash_of_block(variable);
+}
+
+void Blocks::note_shared() {
+  if (!std::exchange(has_launched_, false)) return;
+  std::vector<const Block*> changed;
+  const auto look = [&](const Block& block) {
+    if (block.hash != hash_of_block(block)) changed.push_back(&block);
+  };
+  for (const auto& [address, block] : blocks_)
+    if (is_seen_by_host(block)) look(block);
+  for (const Block& variable : variables_) look(variable);
+  // Addresses of registered memory are others in each process.
+  std::sort(changed.begin(), changed.end(), [](const Block* a, const Block* b) {
+    return std::pair(a->bytes, hash_of_block(*a)) < std::pair(b->bytes, hash_of_block(*b));
+  });
+  for (const Block* const block : changed)
+    Session::instance().note_copy(pointer_of(block->address), std::min(block->bytes, kMostCompared), true);
 }
 
 bool Blocks::take(std::size_t bytes) {

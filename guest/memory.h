@@ -18,6 +18,7 @@ struct Block {
   BlockKind kind = BlockKind::device;
   std::uint64_t on_device = 0;  ///< differs for registered memory alone
   bool is_of_graph = false;     ///< an allocating node's: it has the same address in each launch, whoever frees it
+  std::uint64_t hash = 0;       ///< of memory that the host sees: before the launches since it last looked
   bool is_mapped = false;       ///< addresses and memory are apart: cuMemMap
 };
 
@@ -36,6 +37,12 @@ class Blocks {
   const Block* find(const void* pointer) const;
   std::size_t used_bytes() const { return used_; }
 
+  // For runs that are compared: memory that the host sees. Once before the first launch since it last waited, and when
+  // it waits, which notes what launches have changed.
+  void add_shared(void* variable, std::size_t bytes);
+  void before_launch();
+  void note_shared();
+
   // Memory without addresses counts as used; where it is mapped is a block, which free() does not take.
   bool take(std::size_t bytes);
   void give_back(std::size_t bytes) { used_ -= bytes; }
@@ -44,6 +51,8 @@ class Blocks {
 
  private:
   std::map<std::uint64_t, Block> blocks_;
+  std::vector<Block> variables_;  ///< __managed__
+  bool has_launched_ = false;
   std::size_t used_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "guest/link.h"
+#include "guest/memory.h"
 #include "tessera/error.h"
 
 namespace tessera::guest {
@@ -140,6 +141,7 @@ void Registry::place_managed() {
     const emulator::DeviceVariable variable = name.module->variable(name.name);
     if (variable.address == 0 || reinterpret_cast<std::uintptr_t>(*pointer) == variable.address) continue;
     Session::instance().device().share_with_host(variable.address, variable.bytes);
+    Blocks::instance().add_shared(reinterpret_cast<void*>(variable.address), variable.bytes);  // NOLINT: an address
     *pointer = reinterpret_cast<void*>(variable.address);  // NOLINT: addresses are numbers
   }
 }

@@ -15,6 +15,7 @@
 #include "emulator/findings/finding_json.h"
 #include "emulator/time/report.h"
 #include "guest/libraries.h"
+#include "guest/memory.h"
 #include "guest/turns.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
@@ -184,6 +185,7 @@ std::string Session::last_report() const {
 
 int Session::conclude(int status) {
   if (status != 0) tell_loaded_libraries();
+  if (!is_lost_by_fork_) Blocks::instance().note_shared();
   tally_.say();
   const bool is_bad = tally_.failures != 0 || (options_.is_strict && tally_.hazards != 0);
   return status == 0 && is_bad && !keeps_exit_code_ ? 1 : status;

@@ -247,7 +247,9 @@ cudaError_t finish_all() { return finish(all_unfinished()); }
 Items all_unfinished() { return {turns().items.begin(), turns().items.end()}; }
 
 cudaError_t wait_for(const Items& items) {
-  return finish(items);
+  const cudaError_t error = finish(items);
+  Blocks::instance().note_shared();
+  return error;
 }
 
 bool are_done(const Items& items) {

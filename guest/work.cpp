@@ -32,6 +32,7 @@ cudaError_t run_launch(const LaunchWork& launch) {
   LoadedImage& image = kernel.module->image();
   emulator::EmulatedDevice& device = session.device();
   Registry::instance().place_managed();
+  Blocks::instance().before_launch();
   image.set_max_dynamic_smem(kernel.entry, static_cast<std::int64_t>(launch.smem));
   const dim3 cluster = cluster_of(launch);
   LaunchRequest request;
