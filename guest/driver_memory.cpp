@@ -166,13 +166,14 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) { return static_cast<CUresult>(cudaFr
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
   return static_cast<CUresult>(cudaFreeAsync(pointer_of(pointer), stream));
 }
-CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  return drive(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::pinned); });
+CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
+  return static_cast<CUresult>(cudaHostAlloc(pointer, bytes, flags));
 }
+CUresult cuMemHostGetFlags(unsigned* flags, void* host) { return static_cast<CUresult>(cudaHostGetFlags(flags, host)); }
 CUresult cuMemAllocHost_v2(void** pointer, std::size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
 CUresult cuMemFreeHost(void* pointer) { return static_cast<CUresult>(cudaFree(pointer)); }
-CUresult cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned) {
-  return drive(__func__, [&] { return Blocks::instance().register_host(pointer, bytes); });
+CUresult cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned flags) {
+  return drive(__func__, [&] { return Blocks::instance().register_host(pointer, bytes, flags); });
 }
 CUresult cuMemHostUnregister(void* pointer) {
   return drive(__func__, [&] { return Blocks::instance().unregister_host(pointer); });

@@ -92,11 +92,21 @@ cudaError_t Blocks::free(void* pointer) {
   return cudaSuccess;
 }
 
-cudaError_t Blocks::register_host(void* pointer, std::size_t bytes) {
-  if (pointer == nullptr || bytes == 0) return cudaErrorInvalidValue;
-  if (find(pointer) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
-  const std::uint64_t address = Session::instance().device().map_host(pointer, bytes);
-  blocks_[address_of(pointer)] = {address_of(pointer), bytes, BlockKind::registered, address};
+cudaError_t Blocks::register_host(void* pointer, std::size_t bytes, unsigned flags) {
+  constexpr unsigned kKnown =
+      cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
+  const std::uint64_t begin = address_of(pointer);
+  if (pointer == nullptr || bytes == 0 || (flags & ~kKnown) != 0 || begin + bytes < begin) return cudaErrorInvalidValue;
+  const auto next = blocks_.lower_bound(begin);
+  const Block* const met = find(pointer) != nullptr
+                               ? find(pointer)
+                               : (next != blocks_.end() && next->first < begin + bytes ? &next->second : nullptr);
+  if (met != nullptr)
+    return met->kind == BlockKind::device ? cudaErrorInvalidValue : cudaErrorHostMemoryAlreadyRegistered;
+  emulator::EmulatedDevice& device = Session::instance().device();
+  const std::uint64_t address = device.map_host(pointer, bytes);
+  Block& block = blocks_[begin] = {begin, bytes, BlockKind::registered, address};
+  block.flags = flags;
   return cudaSuccess;
 }
 

@@ -20,6 +20,7 @@ struct Block {
   bool is_of_graph = false;     ///< an allocating node's: it has the same address in each launch, whoever frees it
   std::uint64_t hash = 0;       ///< of memory that the host sees: before the launches since it last looked
   bool is_mapped = false;       ///< addresses and memory are apart: cuMemMap
+  unsigned flags = 0;           ///< of cudaHostAlloc and cudaHostRegister
 };
 
 /// Of all that was allocated, by address.
@@ -31,7 +32,9 @@ class Blocks {
   cudaError_t free(void* pointer);
   /// The block stays when it is freed, for the next launch of the graph that allocates it.
   void keep_for_graph(void* pointer) { blocks_.at(reinterpret_cast<std::uintptr_t>(pointer)).is_of_graph = true; }
-  cudaError_t register_host(void* pointer, std::size_t bytes);
+  cudaError_t register_host(void* pointer, std::size_t bytes, unsigned flags);
+  /// cudaHostAlloc's: kept for those who ask.
+  void set_flags(void* pointer, unsigned flags) { blocks_.at(reinterpret_cast<std::uintptr_t>(pointer)).flags = flags; }
   cudaError_t unregister_host(void* pointer);
   /// The block that holds the address; null: none does.
   const Block* find(const void* pointer) const;

@@ -65,8 +65,14 @@ cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
   return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::managed); });
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) { return cudaHostAlloc(pointer, bytes, 0); }
-cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::pinned); });
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
+  return called(__func__, [&]() -> cudaError_t {
+    constexpr unsigned kKnown = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+    if ((flags & ~kKnown) != 0) return cudaErrorInvalidValue;
+    const cudaError_t error = Blocks::instance().allocate(pointer, bytes, BlockKind::pinned);
+    if (error == cudaSuccess && *pointer != nullptr) Blocks::instance().set_flags(*pointer, flags);
+    return error;
+  });
 }
 cudaError_t cudaFree(void* pointer) {
   return called(__func__, [&] {
@@ -88,8 +94,8 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* pointer, cudaExtent extent) {
   pointer->pitch = (extent.width + 511) / 512 * 512;
   return cudaMalloc(&pointer->ptr, pointer->pitch * extent.height * extent.depth);
 }
-cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
-  return called(__func__, [&] { return Blocks::instance().register_host(pointer, bytes); });
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags) {
+  return called(__func__, [&] { return Blocks::instance().register_host(pointer, bytes, flags); });
 }
 cudaError_t cudaHostUnregister(void* pointer) {
   return called(__func__, [&] { return Blocks::instance().unregister_host(pointer); });
@@ -104,8 +110,11 @@ cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned) {
 }
 cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
   return called(__func__, [&]() -> cudaError_t {
-    *flags = cudaHostAllocMapped;
-    return Blocks::instance().find(host) == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+    const Block* const block = Blocks::instance().find(host);
+    if (block == nullptr || block->kind == BlockKind::device || block->kind == BlockKind::managed)
+      return cudaErrorInvalidValue;
+    *flags = block->flags | cudaHostAllocMapped;
+    return cudaSuccess;
   });
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
@@ -139,11 +148,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return copy_rows(__func__, row(to, from, bytes), kind, nullptr);
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                cudaStream_t stream) {
+  if (to_device != 0 || from_device != 0) return told(cudaErrorInvalidDevice);
   return copy_rows(__func__, row(to, from, bytes), cudaMemcpyDefault, stream);
 }
-cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, std::size_t bytes) {
-  return copy_rows(__func__, row(to, from, bytes), cudaMemcpyDefault, nullptr);
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, std::size_t bytes) {
+  return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, nullptr);
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {

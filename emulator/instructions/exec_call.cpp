@@ -42,13 +42,16 @@ class Arguments {
     T value{};
     read_value(warp_, Space::generic, lane_, address_, value);
     address_ += sizeof(T);
+    ++count_;
     return value;
   }
+  U32 count() const { return count_; }
 
  private:
   const Warp& warp_;
   int lane_;
   U64 address_;
+  U32 count_ = 0;
 };
 
 // One conversion, from its % to its letter; the host's own printf formats it.
@@ -86,7 +89,8 @@ std::string format_one(const Warp& w, int lane, std::string specification, Argum
     case 'p':
       return fmt::format("0x{:x}", arguments.next<U64>());
     case 's': {
-      const std::string text = read_text(w, lane, arguments.next<U64>());
+      const U64 address = arguments.next<U64>();
+      const std::string text = address == 0 ? "(null)" : read_text(w, lane, address);
       return print(text.c_str());
     }
     case 'a':
@@ -114,8 +118,7 @@ bool is_harmless(const std::string& specification) {
   return specification.size() < 16;
 }
 
-std::string format_text(const Warp& w, int lane, const std::string& format, U64 arguments_address) {
-  Arguments arguments(w, lane, arguments_address);
+std::string format_text(const Warp& w, int lane, const std::string& format, Arguments& arguments) {
   std::string out;
   for (std::size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%') {
@@ -127,15 +130,15 @@ std::string format_text(const Warp& w, int lane, const std::string& format, U64 
       ++i;
       continue;
     }
-    const std::size_t end = format.find_first_of("diuoxXcpsaAeEfFgGn", i + 1);
+    const std::size_t end = format.find_first_of("%diuoxXcpsaAeEfFgGn", i + 1);
     if (end == std::string::npos || !is_harmless(format.substr(i, end - i))) return out + format.substr(i);
-    out += format_one(w, lane, format.substr(i, end - i + 1), arguments);
+    out += format[end] == '%' ? "%" : format_one(w, lane, format.substr(i, end - i + 1), arguments);
     i = end;
   }
   return out;
 }
 
-// op: result, format, arguments.
+// op: result, format, arguments. The result is the number of arguments, as the programming guide has it.
 Step print(Warp& w, const Instruction& in, Mask active) {
   for (Mask rest = active; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
@@ -143,7 +146,8 @@ Step print(Warp& w, const Instruction& in, Mask active) {
     U64 arguments = 0;
     read_value(w, Space::local, lane, lane_address(w, in.op[1], lane), format);
     read_value(w, Space::local, lane, lane_address(w, in.op[2], lane), arguments);
-    const std::string text = format_text(w, lane, read_text(w, lane, format), arguments);
+    Arguments list(w, lane, arguments);
+    const std::string text = format_text(w, lane, read_text(w, lane, format), list);
     if (w.launch->options.print)
       w.launch->options.print(text);
     else
@@ -152,8 +156,8 @@ Step print(Warp& w, const Instruction& in, Mask active) {
     if (in.op[0].kind == Operand::Kind::none ||
         !locate_any(Space::local, w, lane, lane_address(w, in.op[0], lane), 4, result))
       continue;
-    const auto length = static_cast<U32>(text.size());
-    std::memcpy(result.data, &length, 4);
+    const U32 count = format == 0 ? ~0u : list.count();
+    std::memcpy(result.data, &count, 4);
     note_written(w, result, 4);
   }
   return Step::next;

@@ -13,9 +13,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "emulator/memory/fork.h"
+#include "emulator/memory/host_pages.h"
 #include "emulator/memory/memory.h"
 #include "tessera/error.h"
 
@@ -32,6 +35,88 @@ void* at_address(std::uint64_t address) { return reinterpret_cast<void*>(address
 [[noreturn]] void refuse(const char* what) {
   throw Error(ErrorKind::device,
               fmt::format("emulator: memory for the host and the device: {}: {}", what, std::strerror(errno)));
+}
+
+/// Pages that go into a file and are mapped from there at three places, their own last.
+struct Move {
+  int file = -1;
+  std::uint64_t from = 0, bytes = 0;
+  int protection = 0;
+  std::uint64_t places[2] = {};
+  bool is_done = false;
+};
+
+// It may replace pages of the stack that its argument lies on, so what it has to say is written when they are.
+void move_pages(void* given) {
+  auto& move = *static_cast<Move*>(given);
+  const Move m = move;
+  std::uint64_t written = 0;
+  while (written < m.bytes) {  // whole pages, so with neighbours, which a sanitizer's pwrite would ask about
+    const long count =
+        syscall(SYS_pwrite64, m.file, at_address(m.from + written), m.bytes - written, static_cast<off_t>(written));
+    if (count <= 0) return;
+    written += static_cast<std::uint64_t>(count);
+  }
+  const auto map = [&](std::uint64_t at, int protection) {
+    return mmap(at_address(at), m.bytes, protection, MAP_SHARED | MAP_FIXED, m.file, 0) != MAP_FAILED;
+  };
+  const bool is_done = map(m.places[0], PROT_READ | PROT_WRITE) && map(m.places[1], PROT_READ | PROT_WRITE) &&
+                       (m.from == m.places[0] || map(m.from, m.protection));
+  move.is_done = is_done;
+}
+
+/// The range is of the calling thread's stack: nothing lies between that is not mapped.
+bool is_own_stack(const HostMapping& part) {
+  const char here = 0;
+  const auto at = reinterpret_cast<std::uintptr_t>(&here);
+  const std::uint64_t begin = std::min<std::uint64_t>(at, part.begin), end = std::max<std::uint64_t>(at + 1, part.end);
+  std::uint64_t reached = begin;
+  for (const HostMapping& mapping : mappings_of(begin, end))
+    if (mapping.begin == reached && mapping.is_readable) reached = mapping.end;
+  return reached == end;
+}
+
+// The kernel lets the first thread's stack grow as long as its lowest pages are its own.
+[[gnu::noinline]] void grow_stack() {
+  volatile char below[16 * kHostPage];
+  for (std::size_t i = 0; i < sizeof(below); i += kHostPage) below[i] = 0;
+}
+
+// Of the arena's pages that are a stack's, too: by their place, the stack's, and bytes.
+std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>>& stacks() {
+  static auto* const made = new std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>>;
+  return *made;
+}
+
+void move_into_file(const HostMapping& part, std::uint64_t arena, std::uint64_t alias, bool is_of_host) {
+  const int file = memfd_create(kSharedFile, MFD_CLOEXEC);
+  if (file < 0) refuse("memfd_create");
+  const std::uint64_t bytes = part.end - part.begin;
+  Move move{file, part.begin, bytes, part.is_writable ? PROT_READ | PROT_WRITE : PROT_READ, {arena, alias}, false};
+  if (!is_of_host) {
+    move_pages(&move);
+    close(file);
+  } else {
+    const bool is_of_stack = is_own_stack(part);
+    if (part.is_stack) grow_stack();
+    replace_host_pages(move_pages, &move);
+    if (move.is_done && is_of_stack && keep_stack_pages(part.begin, bytes, file))
+      stacks()[arena] = {part.begin, bytes};
+    else
+      close(file);
+  }
+  if (!move.is_done) refuse("mmap");
+}
+
+/// The mappings that the host has there. Refuses where some byte cannot be read.
+std::vector<HostMapping> readable(const HostMapping& range) {
+  std::vector<HostMapping> parts = mappings_of(range.begin, range.end);
+  std::uint64_t end = range.begin;
+  for (const HostMapping& part : parts)
+    if (part.begin == end && part.is_readable && !part.is_executable) end = part.end;
+  if (end == range.end) return parts;
+  errno = EFAULT;
+  refuse("the host cannot read some of it");
 }
 
 }  // namespace
@@ -58,28 +143,27 @@ void GlobalMemory::release_aliases() noexcept {
   aliases_taken = false;
 }
 
-// Offsets of whole pages; `host`: a third place of the same bytes, whose contents they keep.
+// Offsets of whole pages. `host`: a third place of the same bytes, whose contents they keep. What the host has of its
+// own becomes a file's; what it shares, with other processes or with another block here, gets two more places.
 void GlobalMemory::share_pages(std::uint64_t first, std::uint64_t bytes, void* host) {
   reserve_aliases();
-  const int file = memfd_create(kSharedFile, MFD_CLOEXEC);
-  if (file < 0) refuse("memfd_create");
-  const auto map = [&](void* at) {
-    return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
-  };
-  const auto* const from = host != nullptr ? static_cast<const std::byte*>(host) : data_ + first;
-  std::uint64_t written = 0;
-  while (written < bytes) {  // whole pages, so with neighbours, which a sanitizer's pwrite would ask about
-    const long count = syscall(SYS_pwrite64, file, from + written, bytes - written, static_cast<off_t>(written));
-    if (count <= 0) break;
-    written += static_cast<std::uint64_t>(count);
+  HostMapping whole;
+  whole.begin = reinterpret_cast<std::uintptr_t>(host != nullptr ? host : data_ + first);
+  whole.end = whole.begin + bytes;
+  whole.is_writable = true;
+  for (const HostMapping& part : host != nullptr ? readable(whole) : std::vector{whole}) {
+    const std::uint64_t size = part.end - part.begin, at = first + (part.begin - whole.begin);
+    if (part.is_shared && part.is_writable) {
+      for (void* const place : {static_cast<void*>(data_ + at), at_address(kGlobalBase + at)})
+        if (mremap(at_address(part.begin), 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == MAP_FAILED)
+          refuse("mremap");
+    } else {
+      move_into_file(part, reinterpret_cast<std::uintptr_t>(data_ + at), kGlobalBase + at, host != nullptr);
+    }
+    madvise(data_ + at, size, MADV_DONTFORK);
+    madvise(at_address(kGlobalBase + at), size, MADV_DONTFORK);
+    shared_[at] = std::max(shared_[at], size);
   }
-  const bool is_done =
-      written == bytes && map(data_ + first) && map(at_address(kGlobalBase + first)) && (host == nullptr || map(host));
-  close(file);
-  if (!is_done) refuse("mmap");
-  madvise(data_ + first, bytes, MADV_DONTFORK);
-  madvise(at_address(kGlobalBase + first), bytes, MADV_DONTFORK);
-  shared_[first] = std::max(shared_[first], bytes);
 }
 
 void GlobalMemory::share_with_host(std::uint64_t address, std::uint64_t bytes) {
@@ -95,8 +179,14 @@ std::uint64_t GlobalMemory::map_host(void* host, std::uint64_t bytes) {
   const std::uint64_t first = page_above(address - kGlobalBase);
   const std::uint64_t found = kGlobalBase + first + start % kHostPage;
   share_no_host_pages_with_children();
+  try {
+    const std::lock_guard lock(mutex_);
+    share_pages(first, pages, at_address(page_below(start)));
+  } catch (const Error&) {
+    free(address);
+    throw;
+  }
   const std::lock_guard lock(mutex_);
-  share_pages(first, pages, at_address(page_below(start)));
   std::memset(shadow(address), 0, pages + kHostPage);
   std::memset(shadow(found), kReadable, bytes);
   rename(address, found, bytes);
@@ -125,6 +215,10 @@ void GlobalMemory::unshare(std::uint64_t start, std::uint64_t bytes) noexcept {
     return first < range.first + range.second && range.first < end;
   });
   if (!is_any) return;
+  const std::uint64_t base = reinterpret_cast<std::uintptr_t>(data_);
+  for (auto it = stacks().lower_bound(base + first); it != stacks().end() && it->first < base + end;
+       it = stacks().erase(it))
+    release_stack_pages(it->second.first, it->second.second);
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   mmap(data_ + first, end - first, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   mmap(at_address(kGlobalBase + first), end - first, PROT_NONE, kFlags, -1, 0);
