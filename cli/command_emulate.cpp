@@ -153,7 +153,17 @@ class EmulateCommand final : public Command {
     program_flags_.seed = seed_;
     if (const auto gpu = emulation_.described_gpu(); gpu != nullptr && program_flags_.gpu.empty())
       if (program_flags_.arch.empty()) program_flags_.arch = emulator::arch_of(*gpu);
-    const ProgramReport report = run_program(call, program_, program_flags_, emulation_);
+    ProgramReport report;
+    try {
+      report = run_program(call, program_, program_flags_, emulation_);
+    } catch (const Error& error) {
+      if (!call.is_json()) throw;
+      call.warn(error.what());  // and stdout holds a document in any case
+      report.problems.emplace_back(error.what());
+      report.exit_code = error.kind() == ErrorKind::usage         ? kUsage
+                         : error.kind() == ErrorKind::unsupported ? kUnsupported
+                                                                  : kDevice;
+    }
     if (call.is_json()) {
       OrderedJson json{{"pass", report.exit_code == 0}, {"exit_code", report.exit_code}, {"device", report.gpu},
                        {"hazards", report.hazards},     {"findings", report.findings},   {"problems", report.problems},

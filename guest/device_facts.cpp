@@ -13,12 +13,16 @@ std::map<int, std::size_t>& limits() {
   static auto* const made = new std::map<int, std::size_t>{{cudaLimitStackSize, 1024},
                                                            {cudaLimitPrintfFifoSize, std::size_t{1} << 20},
                                                            {cudaLimitMallocHeapSize, std::size_t{8} << 20},
-                                                           {cudaLimitMaxL2FetchGranularity, 64}};
+                                                           {cudaLimitDevRuntimeSyncDepth, 2},
+                                                           {cudaLimitDevRuntimePendingLaunchCount, 2048},
+                                                           {cudaLimitMaxL2FetchGranularity, 64},
+                                                           {cudaLimitPersistingL2CacheSize, 0}};
   return *made;
 }
 
 }  // namespace
 
+bool has_device_limit(int limit) { return limits().contains(limit); }
 std::size_t device_limit(int limit) {
   const auto it = limits().find(limit);
   return it == limits().end() ? 0 : it->second;

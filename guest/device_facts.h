@@ -8,6 +8,7 @@ namespace tessera::guest {
 /// 0 for what the GPU does not have, and for numbers that mean nothing.
 int device_attribute(int attribute);
 /// cudaLimit and CUlimit.
+bool has_device_limit(int limit);
 std::size_t device_limit(int limit);
 void set_device_limit(int limit, std::size_t value);
 

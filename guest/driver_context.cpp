@@ -90,9 +90,9 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 CUresult cuDeviceGetPCIBusId(char* text, int size, CUdevice device) {
   return device == 0 ? same(cudaDeviceGetPCIBusId(text, size, 0)) : CUDA_ERROR_INVALID_DEVICE;
 }
-CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) {
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice from, CUdevice to) {
   *can = 0;
-  return CUDA_SUCCESS;
+  return from != 0 ? only_device(from) : only_device(to);
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) {
   *made = context();
@@ -160,12 +160,10 @@ CUresult cuCtxGetFlags(unsigned* flags) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxGetLimit(std::size_t* value, CUlimit limit) {
-  *value = device_limit(limit);
-  return CUDA_SUCCESS;
+  return same(cudaDeviceGetLimit(value, static_cast<cudaLimit>(limit)));
 }
 CUresult cuCtxSetLimit(CUlimit limit, std::size_t value) {
-  set_device_limit(limit, value);
-  return CUDA_SUCCESS;
+  return same(cudaDeviceSetLimit(static_cast<cudaLimit>(limit), value));
 }
 CUresult cuCtxSetCacheConfig(CUfunc_cache) { return CUDA_SUCCESS; }
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig) { return CUDA_SUCCESS; }
@@ -199,7 +197,9 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
 CUresult cuEventCreate(CUevent* event, unsigned flags) { return same(cudaEventCreateWithFlags(event, flags)); }
 CUresult cuEventDestroy_v2(CUevent event) { return same(cudaEventDestroy(event)); }
 CUresult cuEventRecord(CUevent event, CUstream stream) { return same(cudaEventRecord(event, stream)); }
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) { return cuEventRecord(event, stream); }
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return same(cudaEventRecordWithFlags(event, stream, flags));
+}
 CUresult cuEventSynchronize(CUevent event) { return same(cudaEventSynchronize(event)); }
 CUresult cuEventQuery(CUevent event) { return same(cudaEventQuery(event)); }
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {

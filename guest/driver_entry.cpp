@@ -49,6 +49,8 @@ constexpr std::array kForms = {
     Form{"cuGraphNodeGetDependentNodes", "", 0},
     Form{"cuStreamGetCaptureInfo", "_v3", 13000},
     Form{"cuStreamGetCaptureInfo", "_v2", 0},
+    Form{"cuStreamUpdateCaptureDependencies", "_v2", 13000},
+    Form{"cuStreamUpdateCaptureDependencies", "", 0},
 };
 
 }  // namespace

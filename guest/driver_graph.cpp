@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "guest/capture.h"
 #include "guest/driver.h"
 #include "guest/driver_work.h"
 #include "guest/graph.h"
@@ -84,11 +85,11 @@ void fill_in(const std::vector<Node*>& list, CUgraphNode* nodes, std::size_t* co
 #undef cuGraphKernelNodeSetParams
 #undef cuGraphExecKernelNodeSetParams
 #undef cuGraphAddDependencies
-#undef cuGraphAddNode
 #undef cuGraphGetEdges
 #undef cuGraphNodeGetDependencies
 #undef cuGraphNodeGetDependentNodes
 #undef cuGraphInstantiate
+#undef cuStreamUpdateCaptureDependencies
 
 extern "C" {
 
@@ -142,41 +143,6 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphN
 CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count,
                                CUdeviceptr pointer) {
   return answer(cudaGraphAddMemFreeNode(node, graph, after, count, pointer_of(pointer)));
-}
-CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count,
-                        CUgraphNodeParams* given) {
-  switch (given->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:  // both structures have the same fields
-      return cuGraphAddKernelNode_v2(node, graph, after, count,
-                                     reinterpret_cast<const CUDA_KERNEL_NODE_PARAMS*>(&given->kernel));
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return cuGraphAddMemcpyNode(node, graph, after, count, &given->memcpy.copyParams, nullptr);
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-      const CUDA_MEMSET_NODE_PARAMS_v2& of = given->memset;
-      const CUDA_MEMSET_NODE_PARAMS plain{of.dst, of.pitch, of.value, of.elementSize, of.width, of.height};
-      return cuGraphAddMemsetNode(node, graph, after, count, &plain, nullptr);
-    }
-    case CU_GRAPH_NODE_TYPE_HOST: {
-      const CUDA_HOST_NODE_PARAMS plain{given->host.fn, given->host.userData};
-      return cuGraphAddHostNode(node, graph, after, count, &plain);
-    }
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      return cuGraphAddChildGraphNode(node, graph, after, count, given->graph.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      return cuGraphAddEmptyNode(node, graph, after, count);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return cuGraphAddEventRecordNode(node, graph, after, count, given->eventRecord.event);
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return cuGraphAddEventWaitNode(node, graph, after, count, given->eventWait.event);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return cuGraphAddMemFreeNode(node, graph, after, count, given->free.dptr);
-    default:
-      return answer(missing("cuGraphAddNode of this type"));
-  }
-}
-CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData*,
-                           std::size_t count, CUgraphNodeParams* given) {
-  return cuGraphAddNode(node, graph, after, count, given);
 }
 CUresult cuGraphAddDependencies(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count) {
   return drive(__func__, [&] {
@@ -341,35 +307,33 @@ CUresult cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) { return answer(cudaGraphLaunch(exec, stream)); }
 
 // Capture.
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
-  return drive(__func__, [&] { return begin_capture(stream, std::make_shared<Graph>(), {}); });
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  return answer(cudaStreamBeginCapture(stream, static_cast<cudaStreamCaptureMode>(mode)));
 }
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData*,
-                                     std::size_t count, CUstreamCaptureMode) {
-  return drive(__func__, [&]() -> cudaError_t {
-    std::shared_ptr<Graph> of = find_graph(graph);
-    return of ? begin_capture(stream, std::move(of), nodes_of(after, count)) : cudaErrorInvalidValue;
-  });
+                                     std::size_t count, CUstreamCaptureMode mode) {
+  return answer(
+      cudaStreamBeginCaptureToGraph(stream, graph, after, nullptr, count, static_cast<cudaStreamCaptureMode>(mode)));
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) { return answer(cudaStreamEndCapture(stream, graph)); }
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return answer(cudaThreadExchangeStreamCaptureMode(reinterpret_cast<cudaStreamCaptureMode*>(mode)));
 }
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* nodes, std::size_t count, unsigned flags) {
+  return answer(cudaStreamUpdateCaptureDependencies_v2(stream, nodes, nullptr, count, flags));
+}
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*,
+                                              std::size_t count, unsigned flags) {
+  return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
+}
+// States of captures have the same numbers in both APIs.
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                                    const CUgraphNode** after, std::size_t* count) {
-  return drive(__func__, [&]() -> cudaError_t {
-    StreamState* const state = find_stream(stream);
-    if (state == nullptr) return cudaErrorInvalidResourceHandle;
-    *status = !state->capture              ? CU_STREAM_CAPTURE_STATUS_NONE
-              : state->capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                           : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    if (!state->capture || state->capture->is_invalid) return cudaSuccess;
-    if (id != nullptr) *id = address_of(state->capture.get());
-    if (graph != nullptr) *graph = reinterpret_cast<CUgraph>(keep_graph(state->capture->graph));
-    if (after != nullptr) *after = reinterpret_cast<const CUgraphNode*>(state->tail.data());
-    if (count != nullptr) *count = state->tail.size();
-    return cudaSuccess;
-  });
+  unsigned long long same_id = 0;
+  const cudaError_t error = cudaStreamGetCaptureInfo_v2(stream, reinterpret_cast<cudaStreamCaptureStatus*>(status),
+                                                        &same_id, graph, after, count);
+  if (id != nullptr) *id = same_id;
+  return answer(error);
 }
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                                    const CUgraphNode** after, const CUgraphEdgeData** edges, std::size_t* count) {

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 
 #include "base/file.h"
+#include "guest/capture.h"
 #include "guest/driver.h"
 #include "guest/driver_work.h"
+#include "guest/jit_log.h"
 #include "guest/turns.h"
 #include "tessera/error.h"
 
@@ -36,26 +39,40 @@ std::unique_ptr<Module> module_of(const void* data) {
   return std::make_unique<Module>(std::move(binary));
 }
 
+/// By how it begins; PTX says its version first.
+bool is_code(const void* data) {
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, data, sizeof(magic));
+  if (magic == kWrapperMagic || is_fat_binary(data) || std::memcmp(data, "\177ELF", 4) == 0) return true;
+  return std::strstr(static_cast<const char*>(data), ".version") != nullptr;
+}
+
 // The driver reads the whole module when it is loaded, so that what is wrong is said here.
-CUresult load(const char* function, const void* data, CUmodule* module) {
+CUresult load(const char* function, const void* data, CUmodule* module, JitLog log = {}) {
   return drive(function, [&]() -> cudaError_t {
-    if (data == nullptr) return cudaErrorInvalidValue;
-    std::unique_ptr<Module> made = module_of(data);
-    made->image();
-    *module = reinterpret_cast<CUmodule>(made.get());
-    modules()[made.get()] = std::move(made);
-    return cudaSuccess;
+    if (data == nullptr || module == nullptr) return cudaErrorInvalidValue;
+    return with_log(log, function, [&] {
+      if (!is_code(data)) {
+        log.error(tessera::Error(tessera::ErrorKind::usage, "neither PTX, nor a fat binary, nor machine code"));
+        return cudaErrorInvalidKernelImage;
+      }
+      std::unique_ptr<Module> made = module_of(data);
+      made->image();
+      *module = reinterpret_cast<CUmodule>(made.get());
+      modules()[made.get()] = std::move(made);
+      return cudaSuccess;
+    });
   });
 }
 
-CUresult load_file(const char* function, const char* path, CUmodule* module) {
+CUresult load_file(const char* function, const char* path, CUmodule* module, JitLog log = {}) {
   std::string text;
   try {
     text = tessera::read_text(path);
   } catch (const tessera::Error&) {
     return CUDA_ERROR_FILE_NOT_FOUND;
   }
-  return load(function, text.c_str(), module);
+  return load(function, text.c_str(), module, std::move(log));
 }
 
 cudaError_t find_kernel(Module& module, const char* name, Kernel** kernel) {
@@ -73,7 +90,15 @@ cudaError_t find_variable(Module& module, const char* name, CUdeviceptr* pointer
   return cudaSuccess;
 }
 
-Kernel* kernel_of(CUfunction function) { return reinterpret_cast<Kernel*>(function); }
+/// A handle of the driver, or one that the runtime's __cudaGetKernel gave.
+Kernel* kernel_of(CUfunction function) { return Registry::instance().kernel(function); }
+
+CUresult with_kernel(const char* function, CUfunction handle, const std::function<cudaError_t(Kernel&)>& work) {
+  return drive(function, [&]() -> cudaError_t {
+    Kernel* const kernel = kernel_of(handle);
+    return kernel == nullptr ? cudaErrorInvalidResourceHandle : work(*kernel);
+  });
+}
 
 CUresult launch(const char* function, CUfunction handle, LaunchWork work, CUstream stream, void** arguments,
                 void** extra) {
@@ -140,11 +165,6 @@ cudaError_t set_function_attribute(Kernel& kernel, CUfunction_attribute attribut
   return cudaSuccess;
 }
 
-// What cuLinkAddData collected: one PTX text.
-struct Link {
-  std::string ptx;
-};
-
 }  // namespace
 
 cudaError_t tessera::guest::complete(LaunchWork& work, CUfunction function, void** arguments, void** extra) {
@@ -173,8 +193,8 @@ cudaError_t tessera::guest::complete(LaunchWork& work, CUfunction function, void
 extern "C" {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) { return load(__func__, image, module); }
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
-  return load(__func__, image, module);
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count, CUjit_option* options, void** values) {
+  return load(__func__, image, module, JitLog(count, options, values));
 }
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) { return load(__func__, image, module); }
 CUresult cuModuleLoad(CUmodule* module, const char* path) { return load_file(__func__, path, module); }
@@ -204,13 +224,13 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, std::size_t* bytes, CUmodule
 }
 
 // A library is a module here: there is one context.
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
-                           void**, unsigned) {
-  return load(__func__, code, reinterpret_cast<CUmodule*>(library));
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options, void** values, unsigned count,
+                           CUlibraryOption*, void**, unsigned) {
+  return load(__func__, code, reinterpret_cast<CUmodule*>(library), JitLog(count, options, values));
 }
-CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option*, void**, unsigned, CUlibraryOption*,
-                               void**, unsigned) {
-  return load_file(__func__, path, reinterpret_cast<CUmodule*>(library));
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option* options, void** values,
+                               unsigned count, CUlibraryOption*, void**, unsigned) {
+  return load_file(__func__, path, reinterpret_cast<CUmodule*>(library), JitLog(count, options, values));
 }
 CUresult cuLibraryUnload(CUlibrary library) { return cuModuleUnload(reinterpret_cast<CUmodule>(library)); }
 CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
@@ -224,8 +244,10 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, std::size_t* bytes, CUlibrary 
   return cuModuleGetGlobal_v2(pointer, bytes, reinterpret_cast<CUmodule>(library), name);
 }
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
-  *function = reinterpret_cast<CUfunction>(kernel);
-  return CUDA_SUCCESS;
+  return with_kernel(__func__, reinterpret_cast<CUfunction>(kernel), [&](Kernel& of) {
+    *function = reinterpret_cast<CUfunction>(&of);
+    return cudaSuccess;
+  });
 }
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice) {
   return cuFuncGetAttribute(value, attribute, reinterpret_cast<CUfunction>(kernel));
@@ -237,25 +259,31 @@ CUresult cuKernelGetName(const char** name, CUkernel kernel) {
   return cuFuncGetName(name, reinterpret_cast<CUfunction>(kernel));
 }
 CUresult cuFuncGetName(const char** name, CUfunction function) {
-  *name = kernel_of(function)->name.c_str();
-  return CUDA_SUCCESS;
+  return with_kernel(__func__, function, [&](Kernel& kernel) {
+    *name = kernel.name.c_str();
+    return cudaSuccess;
+  });
 }
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
-  *module = reinterpret_cast<CUmodule>(kernel_of(function)->module);
-  return CUDA_SUCCESS;
+  return with_kernel(__func__, function, [&](Kernel& kernel) {
+    *module = reinterpret_cast<CUmodule>(kernel.module);
+    return cudaSuccess;
+  });
 }
 CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-  const Kernel& kernel = *kernel_of(function);
-  if (index >= kernel.parameters.size()) return CUDA_ERROR_INVALID_VALUE;
-  *offset = kernel.parameters[index].offset;
-  if (bytes != nullptr) *bytes = kernel.parameters[index].bytes;
-  return CUDA_SUCCESS;
+  return with_kernel(__func__, function, [&](Kernel& kernel) -> cudaError_t {
+    if (index >= kernel.parameters.size()) return cudaErrorInvalidValue;
+    *offset = kernel.parameters[index].offset;
+    if (bytes != nullptr) *bytes = kernel.parameters[index].bytes;
+    return cudaSuccess;
+  });
 }
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
-  return drive(__func__, [&] { return function_attribute(*kernel_of(function), attribute, value); });
+  return with_kernel(__func__, function, [&](Kernel& kernel) { return function_attribute(kernel, attribute, value); });
 }
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
-  return drive(__func__, [&] { return set_function_attribute(*kernel_of(function), attribute, value); });
+  return with_kernel(__func__, function,
+                     [&](Kernel& kernel) { return set_function_attribute(kernel, attribute, value); });
 }
 CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) { return CUDA_SUCCESS; }
 CUresult cuFuncSetSharedMemConfig(CUfunction, CUsharedconfig) { return CUDA_SUCCESS; }
@@ -281,15 +309,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigne
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void** extra) {
   LaunchWork work = work_of({config->gridDimX, config->gridDimY, config->gridDimZ},
                             {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes);
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUlaunchAttribute& attribute = config->attrs[i];
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-      work.cluster = dim3(attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z);
-    else if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-      work.is_cooperative = attribute.value.cooperative != 0;
-    else if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-      work.is_dependent = attribute.value.programmaticStreamSerializationAllowed != 0;
-  }
+  for (unsigned i = 0; i < config->numAttrs; ++i)  // one structure in both APIs
+    set_attribute(work, static_cast<cudaLaunchAttributeID>(config->attrs[i].id),
+                  reinterpret_cast<const cudaLaunchAttributeValue&>(config->attrs[i].value));
   return launch(__func__, function, std::move(work), config->hStream, arguments, extra);
 }
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
@@ -297,6 +319,7 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
 }
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* data, unsigned) {
   return drive(__func__, [&] {
+    if (const cudaError_t error = awaitable(stream); error != cudaSuccess) return error;
     function(stream, CUDA_SUCCESS, data);
     return cudaSuccess;
   });
@@ -304,9 +327,9 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* d
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function, int threads,
                                                               std::size_t smem, unsigned) {
-  return drive(__func__, [&]() -> cudaError_t {
+  return with_kernel(__func__, function, [&](Kernel& kernel) -> cudaError_t {
     if (threads <= 0) return cudaErrorInvalidValue;
-    *blocks = resident_ctas(*kernel_of(function), static_cast<std::size_t>(threads), smem);
+    *blocks = resident_ctas(kernel, static_cast<std::size_t>(threads), smem);
     return cudaSuccess;
   });
 }
@@ -315,8 +338,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction fun
 }
 CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction function, CUoccupancyB2DSize smem_of,
                                           std::size_t smem, int limit) {
-  return drive(__func__, [&] {
-    const Kernel& kernel = *kernel_of(function);
+  return with_kernel(__func__, function, [&](Kernel& kernel) {
     int best = 0;
     for (int threads = limit > 0 ? std::min(limit, 1024) : 1024; threads >= 32; threads -= 32) {
       const std::size_t bytes = smem_of != nullptr ? smem_of(threads) : smem;
@@ -328,42 +350,6 @@ CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction func
     }
     return best == 0 ? cudaErrorInvalidValue : cudaSuccess;
   });
-}
-
-// Linking: one PTX text goes through as it is, which is what just-in-time compiling asks for.
-CUresult cuLinkCreate_v2(unsigned, CUjit_option*, void**, CUlinkState* state) {
-  *state = reinterpret_cast<CUlinkState>(new Link);
-  return CUDA_SUCCESS;
-}
-CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, std::size_t bytes, const char*, unsigned,
-                          CUjit_option*, void**) {
-  return drive(__func__, [&]() -> cudaError_t {
-    Link& link = *reinterpret_cast<Link*>(state);
-    if (type != CU_JIT_INPUT_PTX || !link.ptx.empty())
-      throw tessera::Error(tessera::ErrorKind::unsupported, "linking takes one PTX text, nothing besides");
-    link.ptx.assign(static_cast<const char*>(data), bytes);
-    return cudaSuccess;
-  });
-}
-CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned count,
-                          CUjit_option* options, void** values) {
-  std::string text;
-  try {
-    text = tessera::read_text(path);
-  } catch (const tessera::Error&) {
-    return CUDA_ERROR_FILE_NOT_FOUND;
-  }
-  return cuLinkAddData_v2(state, type, text.data(), text.size(), path, count, options, values);
-}
-CUresult cuLinkComplete(CUlinkState state, void** image, std::size_t* bytes) {
-  std::string& ptx = reinterpret_cast<Link*>(state)->ptx;
-  *image = ptx.data();
-  if (bytes != nullptr) *bytes = ptx.size() + 1;
-  return CUDA_SUCCESS;
-}
-CUresult cuLinkDestroy(CUlinkState state) {
-  delete reinterpret_cast<Link*>(state);
-  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

@@ -1,5 +1,7 @@
 #include "guest/gpus.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -46,6 +48,18 @@ const Gpu* find_gpu(std::string_view word, std::string_view arch) noexcept {
   for (const Gpu& gpu : kGpus)
     if (!word.empty() ? plain(word) == plain(gpu.word) : number_of(arch) == number_of(gpu.arch)) return &gpu;
   return word.empty() && arch.empty() ? &kGpus[0] : nullptr;
+}
+
+std::string contradiction(std::string_view word, std::string_view arch) {
+  const Gpu* const gpu = find_gpu(word, arch);
+  std::string known;
+  for (const Gpu& one : kGpus) known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", one.word, one.arch);
+  if (gpu == nullptr && !word.empty()) return fmt::format("--gpu {}: there are {}", word, known);
+  if (gpu == nullptr) return fmt::format("--arch {}: no GPU that is known runs it; there are {}", arch, known);
+  if (!arch.empty() && number_of(arch) != number_of(gpu->arch))
+    return fmt::format("--gpu {} runs code for {}, not for --arch {}: name one of them; there are {}", gpu->word,
+                       gpu->arch, arch, known);
+  return "";
 }
 
 }  // namespace tessera::guest

@@ -26,4 +26,7 @@ std::span<const Gpu> gpus() noexcept;
 /// By its word, or without one the first whose architecture has the target's number; null: there is none.
 const Gpu* find_gpu(std::string_view word, std::string_view arch) noexcept;
 
+/// What is wrong with the two words of a user, with those that there are; empty: nothing.
+std::string contradiction(std::string_view word, std::string_view arch);
+
 }  // namespace tessera::guest

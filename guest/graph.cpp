@@ -11,19 +11,6 @@ std::map<const void*, std::shared_ptr<Graph>>& graphs() {
   return *made;
 }
 
-/// Everything that runs before these nodes, themselves among it.
-std::set<const Node*> ancestors(const std::vector<Node*>& nodes) {
-  std::set<const Node*> all;
-  std::vector<const Node*> rest(nodes.begin(), nodes.end());
-  while (!rest.empty()) {
-    const Node* const node = rest.back();
-    rest.pop_back();
-    if (!all.insert(node).second) continue;
-    rest.insert(rest.end(), node->after.begin(), node->after.end());
-  }
-  return all;
-}
-
 }  // namespace
 
 Graph* keep_graph(std::shared_ptr<Graph> graph) {
@@ -74,35 +61,6 @@ bool update(GraphExec& exec, const Graph& graph) {
   from = other->nodes.begin();
   for (Node& node : exec.graph->nodes) node.work = (from++)->work;
   return true;
-}
-
-cudaError_t begin_capture(const void* stream, std::shared_ptr<Graph> graph, std::vector<Node*> after) {
-  StreamState* const state = find_stream(stream);
-  if (state == nullptr) return cudaErrorInvalidResourceHandle;
-  if (address_of(stream) <= 1) return cudaErrorStreamCaptureUnsupported;
-  if (state->capture) return cudaErrorIllegalState;
-  state->capture = std::make_shared<Capture>(Capture{std::move(graph), stream, false});
-  state->tail = std::move(after);
-  return cudaSuccess;
-}
-
-cudaError_t end_capture(const void* stream, std::shared_ptr<Graph>& graph) {
-  StreamState* const state = find_stream(stream);
-  if (state == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!state->capture) return cudaErrorIllegalState;
-  if (state->capture->origin != stream) return cudaErrorStreamCaptureUnmatched;
-  const std::shared_ptr<Capture> capture = state->capture;
-  const std::set<const Node*> joined = ancestors(state->tail);
-  bool is_joined = true;
-  for_each_stream([&](StreamState& other) {
-    if (other.capture != capture) return;
-    for (const Node* const node : other.tail) is_joined = is_joined && joined.contains(node);
-    other.capture = nullptr;
-    other.tail.clear();
-  });
-  graph = capture->is_invalid || !is_joined ? nullptr : capture->graph;
-  capture->graph = nullptr;  // events that still know it belong to no capture
-  return graph ? cudaSuccess : is_joined ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined;
 }
 
 }  // namespace tessera::guest

@@ -15,6 +15,7 @@ namespace tessera::guest {
 struct GraphExec {
   std::shared_ptr<Graph> graph;
   std::map<const Node*, Node*> of;
+  unsigned long long flags = 0;
 };
 
 /// Handles are addresses; the program destroys them, child graphs go with their parent.
@@ -63,8 +64,5 @@ bool sort_nodes(Graph& graph);
 cudaError_t instantiate(const Graph& graph, GraphExec*& made);
 /// Takes the work of a graph of the same shape, node by node. False: the shapes differ.
 bool update(GraphExec& exec, const Graph& graph);
-
-cudaError_t begin_capture(const void* stream, std::shared_ptr<Graph> graph, std::vector<Node*> after);
-cudaError_t end_capture(const void* stream, std::shared_ptr<Graph>& graph);
 
 }  // namespace tessera::guest

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "guest/capture.h"
 #include "guest/loaded.h"
 #include "guest/memory.h"
 #include "guest/pool.h"
@@ -71,7 +72,7 @@ cudaError_t advise(const void* pointer, std::size_t bytes, cudaMemoryAdvise advi
   return cudaSuccess;
 }
 cudaError_t prefetch(const void* pointer, std::size_t bytes, const cudaMemLocation& location, const void* stream) {
-  if (find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = awaitable(stream); error != cudaSuccess) return error;  // no graph has such a node
   if (!can_move(pointer, bytes)) return cudaErrorInvalidValue;
   if (!is_named(location)) return cudaErrorInvalidDevice;
   note({address_of(pointer), address_of(pointer) + bytes, Kind::prefetched, true, location});
@@ -213,7 +214,9 @@ cudaError_t cudaMemRangeGetAttributes(void** data, std::size_t* bytes, cudaMemRa
     return cudaSuccess;
   });
 }
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void*, std::size_t, unsigned) {
+  return called(__func__, [&] { return awaitable(stream); });
+}
 
 // The driver's: kinds of advice and attributes have the same numbers.
 #undef cuMemAdvise
@@ -243,6 +246,8 @@ CUresult cuMemRangeGetAttributes(void** data, std::size_t* bytes, CUmem_range_at
   return answer(cudaMemRangeGetAttributes(data, bytes, reinterpret_cast<cudaMemRangeAttribute*>(attributes), num,
                                           pointer_of(pointer), count));
 }
-CUresult cuStreamAttachMemAsync(CUstream, CUdeviceptr, std::size_t, unsigned) { return CUDA_SUCCESS; }
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, std::size_t bytes, unsigned flags) {
+  return answer(cudaStreamAttachMemAsync(stream, pointer_of(pointer), bytes, flags));
+}
 
 }  // extern "C"

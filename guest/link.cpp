@@ -225,4 +225,18 @@ std::string link_ptx(const std::vector<std::string_view>& modules) {
   return head + prototypes + variables + functions;
 }
 
+std::vector<std::string> unresolved(std::string_view ptx) {
+  std::set<std::string> defined = {"vprintf", "__assertfail", "malloc", "free"}, asked;
+  for (const Statement& one : statements_of(ptx)) {
+    if (one.name.empty()) continue;
+    if (one.is_definition) defined.insert(one.name);
+    // External shared memory is the launch's.
+    if (one.linkage == Linkage::external && one.text.find(".shared") == one.text.npos) asked.insert(one.name);
+  }
+  std::vector<std::string> names;
+  for (const std::string& name : asked)
+    if (!defined.contains(name)) names.push_back(name);
+  return names;
+}
+
 }  // namespace tessera::guest

@@ -12,4 +12,7 @@ namespace tessera::guest {
 /// Error{compile} where a name is defined twice.
 std::string link_ptx(const std::vector<std::string_view>& modules);
 
+/// Names that the text asks of others and that the emulator does not have either.
+std::vector<std::string> unresolved(std::string_view ptx);
+
 }  // namespace tessera::guest

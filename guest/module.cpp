@@ -4,24 +4,73 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
+#include "guest/device_runtime.h"
 #include "guest/link.h"
 #include "guest/memory.h"
 #include "tessera/error.h"
 
 namespace tessera::guest {
+namespace {
+
+std::set<const void*>& handles() {
+  static auto* const made = new std::set<const void*>;
+  return *made;
+}
+
+std::vector<std::string> kernels_of(std::string_view text) {
+  std::vector<std::string> names;
+  for (std::size_t at = text.find(".entry "); at != std::string_view::npos; at = text.find(".entry ", at + 1)) {
+    const std::size_t first = text.find_first_not_of(" \t", at + 7);
+    names.emplace_back(text.substr(first, text.find_first_of(" \t\r\n(", first) - first));
+  }
+  return names;
+}
+
+}  // namespace
+
+/// The modules as one, with the device's runtime where one asks for it.
+std::string Module::with_device_runtime(std::vector<std::string_view> modules) {
+  std::string runtime;
+  if (std::any_of(modules.begin(), modules.end(), needs_device_runtime)) {
+    std::vector<std::string> kernels;
+    for (const std::string_view module : modules)
+      for (std::string& name : kernels_of(module)) kernels.push_back(std::move(name));
+    runtime = device_runtime(kernels);
+    modules.emplace_back(runtime);
+    has_device_runtime_ = true;
+  }
+  return link_ptx(modules);
+}
 
 const std::string& Module::ptx() {
   if (ptx_ != nullptr) return *ptx_;
   const std::string& arch = Session::instance().arch();
+  std::vector<std::string> missing;
   if (!objects_.empty()) {
     std::vector<std::string_view> modules;
     for (const FatBinary& object : objects_)
       if (const std::string* const chosen = choose_ptx(object, arch)) modules.push_back(*chosen);
-    if (modules.size() == objects_.size()) binary_.ptx = {link_ptx(modules)};
+    if (!modules.empty()) {
+      std::string linked = with_device_runtime(modules);
+      // Objects with machine code alone may be left out where nothing of them is asked for: cudadevrt's.
+      if (modules.size() != objects_.size()) missing = unresolved(linked);
+      if (missing.empty()) binary_.ptx = {std::move(linked)};
+    }
   }
-  ptx_ = choose_ptx(binary_, arch);
+  ptx_ = missing.empty() ? choose_ptx(binary_, arch) : nullptr;
+  if (ptx_ != nullptr && needs_device_runtime(*ptx_)) {
+    with_runtime_ = with_device_runtime({*ptx_});
+    ptx_ = &with_runtime_;
+  }
   if (ptx_ != nullptr) return *ptx_;
+  if (!missing.empty())
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("{} of the program's objects have no PTX for {}, and the others ask for {} of them: compile "
+                    "those with PTX, too",
+                    objects_.size() - 1, arch, fmt::join(missing, ", ")));
   if (!binary_.problems.empty()) throw Error(ErrorKind::unsupported, binary_.problems.front());
   std::vector<std::string> have;
   for (const std::string& ptx : binary_.ptx) have.push_back("PTX for " + target_of(ptx));
@@ -49,7 +98,12 @@ Kernel& Module::kernel(const std::string& name) {
   made->facts = emulator::EmulatedDevice::facts(made->entry);
   made->parameters = image().parameters(made->entry);
   kernel = std::move(made);
+  handles().insert(kernel.get());
   return *kernel;
+}
+
+Module::~Module() {
+  for (const auto& [name, kernel] : kernels_) handles().erase(kernel.get());
 }
 
 emulator::DeviceVariable Module::variable(const std::string& name) {
@@ -61,15 +115,7 @@ emulator::DeviceVariable Module::variable(const std::string& name) {
   }
 }
 
-std::vector<std::string> Module::kernel_names() {
-  std::vector<std::string> names;
-  const std::string& text = ptx();
-  for (std::size_t at = text.find(".entry "); at != std::string::npos; at = text.find(".entry ", at + 1)) {
-    const std::size_t first = text.find_first_not_of(" \t", at + 7);
-    names.push_back(text.substr(first, text.find_first_of(" \t\r\n(", first) - first));
-  }
-  return names;
-}
+std::vector<std::string> Module::kernel_names() { return kernels_of(ptx()); }
 
 Registry& Registry::instance() {
   static Registry* const made = new Registry;
@@ -115,11 +161,10 @@ Kernel* Registry::kernel(const void* host) {
   Name found;
   {
     const std::lock_guard lock(mutex_);
-    const auto it = kernels_.find(host);
-    if (it == kernels_.end()) return nullptr;
-    found = it->second;
+    if (const auto it = kernels_.find(host); it != kernels_.end()) found = it->second;
   }
-  return &found.module->kernel(found.name);
+  if (found.module != nullptr) return &found.module->kernel(found.name);
+  return handles().contains(host) ? static_cast<Kernel*>(const_cast<void*>(host)) : nullptr;
 }
 
 emulator::DeviceVariable Registry::variable(const void* host) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "guest/fat_binary.h"
@@ -35,6 +36,9 @@ class Module {
   /// `objects`: what it was linked of, where there are several.
   explicit Module(FatBinary binary, std::vector<FatBinary> objects = {})
       : binary_(std::move(binary)), objects_(std::move(objects)) {}
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
 
   /// Throws Error{unsupported} without PTX for the device, with the flag that adds it; Error{compile}, Error{device}.
   Kernel& kernel(const std::string& name);
@@ -42,12 +46,18 @@ class Module {
   emulator::DeviceVariable variable(const std::string& name);
   const std::string& ptx();
   std::vector<std::string> kernel_names();
+  /// Kernels may launch others (device_runtime.h).
+  bool has_device_runtime() const { return has_device_runtime_; }
   LoadedImage& image();
 
  private:
+  std::string with_device_runtime(std::vector<std::string_view> modules);
+
   FatBinary binary_;
   std::vector<FatBinary> objects_;
   const std::string* ptx_ = nullptr;
+  std::string with_runtime_;
+  bool has_device_runtime_ = false;
   std::unique_ptr<LoadedImage> image_;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
@@ -69,7 +79,7 @@ class Registry {
   void place_managed();
 
   bool has_kernel(const void* host) const;
-  /// Of a host function or, of cudaGetKernel's handles, itself. Null: of none. Throws what Module::kernel does.
+  /// Of a host function; a handle of either API is itself one. Null: of none. Throws what Module::kernel does.
   Kernel* kernel(const void* host);
   emulator::DeviceVariable variable(const void* host);
 

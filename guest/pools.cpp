@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 
+#include "guest/capture.h"
 #include "guest/driver.h"
 #include "guest/memory.h"
 #include "guest/pool.h"
@@ -156,8 +157,8 @@ CUresult answer(cudaError_t error) { return static_cast<CUresult>(error); }
 cudaError_t allocate_async(const char* function, void** pointer, std::size_t bytes, cudaMemPool_t pool,
                            cudaStream_t stream) {
   return called(function, [&]() -> cudaError_t {
-    const StreamState* const state = find_stream(stream);
-    if (state == nullptr) return cudaErrorInvalidResourceHandle;
+    StreamState* state = nullptr;
+    if (const cudaError_t error = usable(stream, state); error != cudaSuccess) return error;
     if (const cudaError_t error = allocate_in_pool(pointer, bytes, pool); error != cudaSuccess) return error;
     if (state->capture && *pointer != nullptr) Blocks::instance().keep_for_graph(*pointer);
     return submit(stream, AllocateWork{*pointer, bytes});

@@ -1,24 +1,22 @@
 // The CUDA runtime's capture of streams into graphs.
 #include <cuda_runtime_api.h>
 
-#include <utility>
-
+#include "guest/capture.h"
 #include "guest/graph.h"
+#include "guest/takeover.h"
 
 using namespace tessera::guest;
 
 extern "C" {
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  return called(__func__, [&] { return begin_capture(stream, std::make_shared<Graph>(), {}); });
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return called(__func__, [&] { return begin_capture(stream, std::make_shared<Graph>(), {}, mode); });
 }
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t* after,
-                                          const cudaGraphEdgeData*, std::size_t count, cudaStreamCaptureMode) {
+                                          const cudaGraphEdgeData*, std::size_t count, cudaStreamCaptureMode mode) {
   return called(__func__, [&]() -> cudaError_t {
     std::shared_ptr<Graph> of = find_graph(graph);
-    std::vector<Node*> nodes;
-    for (std::size_t i = 0; i < count; ++i) nodes.push_back(reinterpret_cast<Node*>(after[i]));
-    return of ? begin_capture(stream, std::move(of), nodes) : cudaErrorInvalidValue;
+    return of ? begin_capture(stream, std::move(of), nodes_of(after, count), mode) : cudaErrorInvalidValue;
   });
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -30,15 +28,30 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   });
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-  std::swap(*mode, current);
+  if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed)
+    return told(cudaErrorInvalidValue);
+  *mode = exchange_capture_mode(*mode);
   return cudaSuccess;
+}
+cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream, cudaGraphNode_t* nodes,
+                                                   const cudaGraphEdgeData*, std::size_t count, unsigned flags) {
+  return called(__func__, [&] {
+    return set_dependencies(stream, nodes_of(nodes, count), flags == cudaStreamSetCaptureDependencies);
+  });
+}
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* nodes,
+                                                const cudaGraphEdgeData* edges, std::size_t count, unsigned flags) {
+  if (is_program_of_cuda_12()) {
+    flags = static_cast<unsigned>(count);
+    count = address_of(edges);
+  }
+  return cudaStreamUpdateCaptureDependencies_v2(stream, nodes, nullptr, count, flags);
 }
 cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
                                         cudaGraph_t* graph, const cudaGraphNode_t** after, std::size_t* count) {
   return called(__func__, [&]() -> cudaError_t {
-    StreamState* const state = find_stream(stream);
-    if (state == nullptr) return cudaErrorInvalidResourceHandle;
+    StreamState* state = nullptr;
+    if (const cudaError_t error = askable(stream, state); error != cudaSuccess) return error;
     *status = !state->capture              ? cudaStreamCaptureStatusNone
               : state->capture->is_invalid ? cudaStreamCaptureStatusInvalidated
                                            : cudaStreamCaptureStatusActive;

@@ -163,10 +163,12 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int) {
 }
 cudaError_t cudaDeviceGetByPCIBusId(int* device, const char*) { return cudaGetDevice(device); }
 cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
+  if (!has_device_limit(limit)) return told(cudaErrorUnsupportedLimit);
   *value = device_limit(limit);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value) {
+  if (!has_device_limit(limit)) return told(cudaErrorUnsupportedLimit);
   set_device_limit(limit, value);
   return cudaSuccess;
 }
@@ -198,9 +200,9 @@ cudaError_t cudaDeviceReset() {
   take_last_error();
   return cudaSuccess;
 }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+cudaError_t cudaDeviceCanAccessPeer(int* can, int from, int to) {
   *can = 0;
-  return cudaSuccess;
+  return told(from != 0 ? only_device(from) : only_device(to));
 }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return told(cudaErrorInvalidDevice); }
 cudaError_t cudaDeviceDisablePeerAccess(int) { return told(cudaErrorInvalidDevice); }
@@ -218,7 +220,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetLastError() { return take_last_error(); }
 cudaError_t cudaPeekAtLastError() { return last_error(); }
 const char* cudaGetErrorString(cudaError_t error) {
-  const char* const text = error_text(error);
+  const char* const text = error_name(error) == nullptr ? nullptr : error_text(error);
   return text == nullptr ? "unrecognized error code" : text;
 }
 const char* cudaGetErrorName(cudaError_t error) {

@@ -197,42 +197,22 @@ cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph, c
 }
 // The memory of a graph keeps its address from launch to launch: it stays when a launch has freed it.
 cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
-                                    std::size_t count, void*) {
-  return add(__func__, node, graph, after, count, [](Work&) { return cudaSuccess; });
+                                    std::size_t count, void* pointer) {
+  return add(__func__, node, graph, after, count, [&](Work& made) -> cudaError_t {
+    made = FreeWork{pointer};
+    return Blocks::instance().find(pointer) == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+  });
 }
-cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
-                             const cudaGraphEdgeData*, std::size_t count, cudaGraphNodeParams* given) {
-  if (is_program_of_cuda_12()) return missing(__func__);
-  switch (given->type) {
-    case cudaGraphNodeTypeKernel: {
-      const cudaKernelNodeParamsV2& of = given->kernel;
-      const cudaKernelNodeParams plain{of.func, of.gridDim, of.blockDim, of.sharedMemBytes, of.kernelParams, of.extra};
-      return cudaGraphAddKernelNode(node, graph, after, count, &plain);
-    }
-    case cudaGraphNodeTypeMemcpy:
-      return cudaGraphAddMemcpyNode(node, graph, after, count, &given->memcpy.copyParams);
-    case cudaGraphNodeTypeMemset: {
-      const cudaMemsetParamsV2& of = given->memset;
-      const cudaMemsetParams plain{of.dst, of.pitch, of.value, of.elementSize, of.width, of.height};
-      return cudaGraphAddMemsetNode(node, graph, after, count, &plain);
-    }
-    case cudaGraphNodeTypeHost: {
-      const cudaHostNodeParams plain{given->host.fn, given->host.userData};
-      return cudaGraphAddHostNode(node, graph, after, count, &plain);
-    }
-    case cudaGraphNodeTypeEmpty:
-      return cudaGraphAddEmptyNode(node, graph, after, count);
-    default:
-      return missing("cudaGraphAddNode of this type");
-  }
-}
-cudaError_t cudaGraphAddDependencies(cudaGraph_t, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
-                                     const cudaGraphEdgeData* edges, std::size_t count) {
-  if (is_program_of_cuda_12()) count = address_of(edges);
+cudaError_t cudaGraphAddDependencies_v2(cudaGraph_t, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
+                                        const cudaGraphEdgeData*, std::size_t count) {
   return called(__func__, [&] {
     for (std::size_t i = 0; i < count; ++i) node_of(to[i])->after.push_back(node_of(from[i]));
     return cudaSuccess;
   });
+}
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
+                                     const cudaGraphEdgeData* edges, std::size_t count) {
+  return cudaGraphAddDependencies_v2(graph, from, to, nullptr, is_program_of_cuda_12() ? address_of(edges) : count);
 }
 cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
   return called(__func__, [&] {
@@ -298,10 +278,14 @@ cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   constexpr cudaGraphNodeType kTypes[] = {
-      cudaGraphNodeTypeEmpty,  cudaGraphNodeTypeKernel,   cudaGraphNodeTypeMemcpy,
-      cudaGraphNodeTypeMemset, cudaGraphNodeTypeHost,     cudaGraphNodeTypeEventRecord,
-      cudaGraphNodeTypeGraph,  cudaGraphNodeTypeMemAlloc, cudaGraphNodeTypeMemFree};
+      cudaGraphNodeTypeEmpty,   cudaGraphNodeTypeKernel,      cudaGraphNodeTypeMemcpy,     cudaGraphNodeTypeMemset,
+      cudaGraphNodeTypeHost,    cudaGraphNodeTypeEventRecord, cudaGraphNodeTypeGraph,      cudaGraphNodeTypeMemAlloc,
+      cudaGraphNodeTypeMemFree, cudaGraphNodeTypeKernel,      cudaGraphNodeTypeConditional};
+  static_assert(std::size(kTypes) == std::variant_size_v<Work>);
   *type = kTypes[node_of(node)->work.index()];
+  constexpr auto kMemoryOperations = static_cast<cudaGraphNodeType>(12);  // CU_GRAPH_NODE_TYPE_BATCH_MEM_OP
+  if (const auto* const library = std::get_if<LibraryWork>(&node_of(node)->work); library != nullptr)
+    if (library->is_memory_operation) *type = kMemoryOperations;
   if (const auto* const event = std::get_if<EventWork>(&node_of(node)->work))
     *type = event->is_record ? cudaGraphNodeTypeEventRecord : cudaGraphNodeTypeWaitEvent;
   return cudaSuccess;
@@ -386,11 +370,13 @@ cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node, 
 }
 
 // Instantiated graphs.
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   return called(__func__, [&]() -> cudaError_t {
     const std::shared_ptr<Graph> of = find_graph(graph);
     if (!of) return cudaErrorInvalidValue;
-    return instantiate(*of, reinterpret_cast<GraphExec*&>(*exec));
+    const cudaError_t error = instantiate(*of, reinterpret_cast<GraphExec*&>(*exec));
+    if (error == cudaSuccess) exec_of(*exec)->flags = flags;
+    return error;
   });
 }
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "guest/capture.h"
 #include "guest/graph.h"
 #include "guest/loaded.h"
 
@@ -37,8 +38,8 @@ void release(UserObject* object, unsigned count) {
 }
 
 const char* kind_of(const Work& work) {
-  constexpr const char* kNames[] = {"empty", "kernel", "memcpy",    "memset",   "host",
-                                    "event", "graph",  "mem alloc", "mem free", "library"};
+  constexpr const char* kNames[] = {"empty", "kernel",    "memcpy",   "memset",  "host",       "event",
+                                    "graph", "mem alloc", "mem free", "library", "conditional"};
   static_assert(std::size(kNames) == std::variant_size_v<Work>);
   return kNames[work.index()];
 }
@@ -111,7 +112,10 @@ cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t objec
 
 cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
                                         const cudaGraphEdgeData* edges, std::size_t count) {
-  if (is_program_of_cuda_12()) count = address_of(edges);
+  return cudaGraphRemoveDependencies_v2(graph, from, to, nullptr, is_program_of_cuda_12() ? address_of(edges) : count);
+}
+cudaError_t cudaGraphRemoveDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
+                                           const cudaGraphEdgeData*, std::size_t count) {
   return called(__func__, [&]() -> cudaError_t {
     if (!find_graph(graph)) return cudaErrorInvalidValue;
     for (std::size_t i = 0; i < count; ++i) {

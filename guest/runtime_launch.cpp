@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "guest/capture.h"
 #include "guest/turns.h"
 #include "tessera/error.h"
 
@@ -110,7 +111,6 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
   *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host));
   return Registry::instance().has_kernel(host) ? cudaSuccess : told(cudaErrorInvalidDeviceFunction);
 }
-cudaError_t cudaGetKernel(cudaKernel_t* kernel, const void* host) { return __cudaGetKernel(kernel, host); }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t smem,
                                cudaStream_t stream) {
   return cudaLaunchKernel(static_cast<const void*>(kernel), grid, block, arguments, smem, stream);
@@ -127,25 +127,16 @@ cudaError_t cudaLaunchCooperativeKernel(const void* host, dim3 grid, dim3 block,
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* host, void** arguments) {
   LaunchWork work = work_of(config->gridDim, config->blockDim, config->dynamicSmemBytes);
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const cudaLaunchAttribute& attribute = config->attrs[i];
-    if (attribute.id == cudaLaunchAttributeClusterDimension)
-      work.cluster = dim3(attribute.val.clusterDim.x, attribute.val.clusterDim.y, attribute.val.clusterDim.z);
-    else if (attribute.id == cudaLaunchAttributeCooperative)
-      work.is_cooperative = attribute.val.cooperative != 0;
-    else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
-      work.is_dependent = attribute.val.programmaticStreamSerializationAllowed != 0;
-  }
+  for (unsigned i = 0; i < config->numAttrs; ++i) set_attribute(work, config->attrs[i].id, config->attrs[i].val);
   return launch(__func__, host, std::move(work), arguments, config->stream);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return called(__func__, [&] { return submit(stream, HostWork{function, data}); });
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned) {
-  return called(__func__, [&]() -> cudaError_t {
-    StreamState* const state = find_stream(stream);
-    if (state == nullptr) return cudaErrorInvalidResourceHandle;
-    const cudaError_t error = finish(unfinished(*state));
+  return called(__func__, [&] {
+    cudaError_t error = awaitable(stream);
+    if (error == cudaSuccess) error = finish(unfinished(*find_stream(stream)));
     if (error == cudaSuccess) function(stream, cudaSuccess, data);
     return error;
   });

@@ -2,6 +2,9 @@
 // nothing to wait for but launches that rest (turns.h); what they say is the error that the context is in.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
+#include "guest/capture.h"
 #include "guest/turns.h"
 
 using namespace tessera::guest;
@@ -12,16 +15,6 @@ EventState* state_of(cudaEvent_t event) { return reinterpret_cast<EventState*>(e
 
 cudaError_t known(const void* stream) {
   return find_stream(stream) == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess;
-}
-
-// A wait breaks a capture.
-template <class Then>
-cudaError_t known_and_free(const void* stream, Then&& then) {
-  StreamState* const state = find_stream(stream);
-  if (state == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!state->capture) return then(unfinished(*state));
-  state->capture->is_invalid = true;
-  return cudaErrorStreamCaptureUnsupported;
 }
 
 Items items_of(const EventState& event) {
@@ -46,13 +39,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return called(__func__, [&] { return destroy_stream(stream); });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return called(__func__, [&]() -> cudaError_t {
-    return known_and_free(stream, [](const Items& items) { return wait_for(items); });
+  return called(__func__, [&] {
+    const cudaError_t error = awaitable(stream);
+    return error != cudaSuccess ? error : wait_for(unfinished(*find_stream(stream)));
   });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return called(__func__, [&] {
-    return known_and_free(stream, [](const Items& items) { return are_done(items) ? cudaSuccess : cudaErrorNotReady; });
+  return called(__func__, [&]() -> cudaError_t {
+    if (const cudaError_t error = awaitable(stream); error != cudaSuccess) return error;
+    return are_done(unfinished(*find_stream(stream))) ? cudaSuccess : cudaErrorNotReady;
   });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
@@ -79,16 +74,46 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   if (greatest != nullptr) *greatest = -5;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue*) { return cudaSuccess; }
-cudaError_t cudaStreamCopyAttributes(cudaStream_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return called(__func__, [&] { return wait(stream, *state_of(event)); });
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID attribute, const cudaStreamAttrValue* value) {
+  return called(__func__, [&]() -> cudaError_t {
+    StreamState* const state = find_stream(stream);
+    if (state == nullptr) return cudaErrorInvalidResourceHandle;
+    if (value == nullptr) return cudaErrorInvalidValue;
+    state->attributes[attribute] = *value;
+    if (attribute == cudaLaunchAttributePriority) state->priority = std::clamp(value->priority, -5, 0);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamGetAttribute(cudaStream_t stream, cudaStreamAttrID attribute, cudaStreamAttrValue* value) {
+  return called(__func__, [&]() -> cudaError_t {
+    StreamState* const state = find_stream(stream);
+    if (state == nullptr) return cudaErrorInvalidResourceHandle;
+    if (value == nullptr) return cudaErrorInvalidValue;
+    *value = state->attributes[attribute];
+    if (attribute == cudaLaunchAttributePriority) value->priority = state->priority;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamCopyAttributes(cudaStream_t to, cudaStream_t from) {
+  return called(__func__, [&]() -> cudaError_t {
+    StreamState *const target = find_stream(to), *const source = find_stream(from);
+    if (target == nullptr || source == nullptr) return cudaErrorInvalidResourceHandle;
+    target->attributes = source->attributes;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  return called(__func__, [&]() -> cudaError_t {
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    return flags > cudaEventWaitExternal ? cudaErrorInvalidValue
+                                         : wait(stream, *state_of(event), flags == cudaEventWaitExternal);
+  });
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   return called(__func__, [&]() -> cudaError_t {
-    const StreamState* const state = find_stream(stream);
-    if (state == nullptr) return cudaErrorInvalidResourceHandle;
+    StreamState* state = nullptr;
+    if (const cudaError_t error = askable(stream, state); error != cudaSuccess) return error;
     *status = !state->capture              ? cudaStreamCaptureStatusNone
               : state->capture->is_invalid ? cudaStreamCaptureStatusInvalidated
                                            : cudaStreamCaptureStatusActive;
@@ -113,22 +138,27 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
   });
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   return called(__func__, [&]() -> cudaError_t {
-    return event == nullptr ? cudaErrorInvalidResourceHandle : record(*state_of(event), stream);
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    return flags > cudaEventRecordExternal ? cudaErrorInvalidValue
+                                           : record(*state_of(event), stream, flags == cudaEventRecordExternal);
   });
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-  return cudaEventRecord(event, stream);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return called(__func__, [&]() -> cudaError_t {
-    return event == nullptr ? cudaErrorInvalidResourceHandle : wait_for(items_of(*state_of(event)));
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    const cudaError_t error = awaitable(*state_of(event));
+    return error != cudaSuccess ? error : wait_for(items_of(*state_of(event)));
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return called(__func__, [&]() -> cudaError_t {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = awaitable(*state_of(event)); error != cudaSuccess) return error;
     return are_done(items_of(*state_of(event))) ? cudaSuccess : cudaErrorNotReady;
   });
 }
@@ -136,6 +166,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
   return called(__func__, [&]() -> cudaError_t {
     if (from == nullptr || to == nullptr) return cudaErrorInvalidResourceHandle;
     const EventState &first = *state_of(from), &last = *state_of(to);
+    for (const EventState* const event : {&first, &last})
+      if (const cudaError_t error = awaitable(*event); error != cudaSuccess) return error;
     if (!items_of(first).empty() || !items_of(last).empty()) return cudaErrorNotReady;
     if (!first.is_recorded || !last.is_recorded || !first.has_timing || !last.has_timing)
       return cudaErrorInvalidResourceHandle;

@@ -14,6 +14,7 @@
 
 #include "emulator/findings/finding_json.h"
 #include "emulator/time/report.h"
+#include "guest/capture.h"
 #include "guest/libraries.h"
 #include "guest/memory.h"
 #include "guest/turns.h"
@@ -44,9 +45,10 @@ Session& Session::instance() {
 
 Session::Session() : options_(Options::from_environment()) {
   gpu_ = find_gpu(options_.gpu, options_.arch);
-  if (gpu_ == nullptr) {
-    std::fprintf(stderr, "tessera: no GPU '%s' with %s is known\n", options_.gpu.c_str(), options_.arch.c_str());
-    std::exit(2);
+  if (const std::string wrong = contradiction(options_.gpu, options_.arch); !wrong.empty()) {
+    std::fprintf(stderr, "tessera: %s\n", wrong.c_str());
+    append(OrderedJson{{"kind", "problem"}, {"is_refusal", true}, {"text", wrong}}.dump());
+    _exit(2);
   }
   arch_ = options_.arch.empty() ? std::string(gpu_->arch) : options_.arch;
   num_sms_ = options_.num_sms == 0 ? gpu_->num_sms : options_.num_sms;
@@ -207,6 +209,7 @@ cudaError_t guarded(const char* function, const std::function<cudaError_t()>& wo
   const std::lock_guard lock(session.mutex);
   if (session.error() != cudaSuccess) return session.error();
   session.note_refusal("");
+  if (const cudaError_t refused = refused_in_capture(function); refused != cudaSuccess) return refused;
   try {
     return work();
   } catch (const Error& error) {

@@ -171,7 +171,7 @@ void add(const std::shared_ptr<Item>& item, StreamState& stream) {
   Turns& all = turns();
   all.items.push_back(item);
   stream.last = item;
-  if (&stream == find_stream(nullptr)) all.last_of_legacy = item;
+  if (stream.is_legacy) all.last_of_legacy = item;
   if (!std::exchange(all.has_pump, true)) quiet_thread<std::thread>(pump).detach();
   all.has_items.notify_all();
 }
@@ -180,10 +180,9 @@ bool is_pageable(const void* pointer) { return !is_on_device(pointer) && Blocks:
 
 // Work that has been done when the call returns, on a GPU too, or that reads what the caller may change then.
 bool must_be_done(const StreamState& stream, const Work& work) {
-  const bool is_legacy = &stream == find_stream(nullptr);
   if (const auto* const box = std::get_if<Box>(&work))
-    return is_legacy || is_pageable(box->to) || is_pageable(box->from);
-  return (is_legacy && std::holds_alternative<Fill>(work)) || std::holds_alternative<ChildWork>(work) ||
+    return stream.is_legacy || is_pageable(box->to) || is_pageable(box->from);
+  return (stream.is_legacy && std::holds_alternative<Fill>(work)) || std::holds_alternative<ChildWork>(work) ||
          std::holds_alternative<LibraryWork>(work);
 }
 
@@ -202,7 +201,7 @@ Items unfinished(StreamState& stream) {
   }
   add_unless_done(before, stream.last);
   for (const std::shared_ptr<Item>& item : stream.waits_for) add_unless_done(before, item);
-  if (&stream == find_stream(nullptr))
+  if (stream.is_legacy)
     for_each_stream([&](StreamState& other) {
       if ((other.flags & cudaStreamNonBlocking) == 0) add_unless_done(before, other.last);
     });

@@ -7,11 +7,21 @@
 #include <cstring>
 #include <map>
 
+#include "guest/capture.h"
+#include "guest/device_runtime.h"
 #include "guest/turns.h"
 #include "tessera/error.h"
 
+/// Set by the functions of the per-thread default stream (missing.cpp).
+extern "C" {
+extern unsigned char tessera_per_thread;
+__attribute__((visibility("hidden"))) unsigned char tessera_per_thread = 0;
+}
+
 namespace tessera::guest {
 namespace {
+
+constexpr int kIf = 0, kSwitch = 2;  // cudaGraphConditionalNodeType, which headers before CUDA 12.8 do not have
 
 std::set<StreamState*>& streams() {
   static auto* const made = new std::set<StreamState*>;
@@ -57,14 +67,40 @@ cudaError_t run_launch(const LaunchWork& launch) {
       fmt::format("grid {} {} {} block {} {} {} cluster {} {} {} smem {}", launch.grid.x, launch.grid.y, launch.grid.z,
                   launch.block.x, launch.block.y, launch.block.z, cluster.x, cluster.y, cluster.z, launch.smem);
   session.finish_launch(kernel.name, shape);
-  return cudaSuccess;  // what the kernel did wrong is said by the next call
+  return run_launches_of(*kernel.module);  // what the kernel did wrong is said by the next call
+}
+
+cudaError_t run_conditional(const ConditionalWork& conditional) {
+  Session& session = Session::instance();
+  const auto value = [&] {
+    std::uint32_t word = 0;
+    session.device().copy_to_host(&word, conditional.handle, sizeof(word));
+    return word;
+  };
+  if (conditional.kind == kSwitch) {
+    const std::uint32_t chosen = value();
+    return chosen < conditional.bodies.size() ? run(*conditional.bodies[chosen]) : cudaSuccess;
+  }
+  if (conditional.kind == kIf) {
+    const std::size_t chosen = value() != 0 ? 0 : 1;  // the second, where there is one, is the else
+    return chosen < conditional.bodies.size() ? run(*conditional.bodies[chosen]) : cudaSuccess;
+  }
+  while (value() != 0) {
+    const cudaError_t error = run(*conditional.bodies.front());
+    if (error != cudaSuccess || session.error() != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace
 
 StreamState* find_stream(const void* stream) {
-  static auto* const legacy = new StreamState;
+  static auto* const legacy = new StreamState{0, 0, 1, nullptr, {}, true, {}};
   const std::uint64_t number = address_of(stream);
+  if (number == 2 || (number == 0 && tessera_per_thread != 0)) {
+    static thread_local StreamState* const own = make_stream(0, 0);
+    return own;
+  }
   if (number <= 2) return legacy;
   auto* const state = static_cast<StreamState*>(const_cast<void*>(stream));
   return streams().contains(state) ? state : nullptr;
@@ -76,14 +112,16 @@ void for_each_stream(const std::function<void(StreamState&)>& visit) {
 
 StreamState* make_stream(unsigned flags, int priority) {
   static unsigned long long next = 3;
-  auto* const made = new StreamState{flags, std::clamp(priority, -5, 0), next++, nullptr, {}};
+  auto* const made = new StreamState{flags, std::clamp(priority, -5, 0), next++, nullptr, {}, false, {}};
   streams().insert(made);
   return made;
 }
 
 cudaError_t destroy_stream(const void* stream) {
-  StreamState* const state = find_stream(stream);
-  if (state == nullptr || streams().erase(state) == 0) return cudaErrorInvalidResourceHandle;
+  StreamState* const state = address_of(stream) <= 2 ? nullptr : find_stream(stream);
+  if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  leave_capture(*state);
+  streams().erase(state);
   delete state;
   return cudaSuccess;
 }
@@ -95,6 +133,7 @@ Node* Graph::add(Work work, std::vector<Node*> after) {
 std::shared_ptr<Graph> Graph::clone() const {
   auto made = std::make_shared<Graph>();
   made->held = held;
+  made->defaults = defaults;
   std::map<const Node*, Node*> of;
   for (const Node& node : nodes) of[&node] = made->add(node.work, {});
   auto at = made->nodes.begin();
@@ -107,8 +146,8 @@ std::shared_ptr<Graph> Graph::clone() const {
 }
 
 cudaError_t submit(const void* stream, Work work) {
-  StreamState* const state = find_stream(stream);
-  if (state == nullptr) return cudaErrorInvalidResourceHandle;
+  StreamState* state = nullptr;
+  if (const cudaError_t error = usable(stream, state); error != cudaSuccess) return error;
   if (!state->capture) return ask(*state, std::move(work));
   state->tail = {state->capture->graph->add(std::move(work), state->tail)};
   return cudaSuccess;
@@ -137,12 +176,14 @@ cudaError_t perform(const Work& work) {
     cudaError_t operator()(const AllocateWork&) const { return cudaSuccess; }  // it was, when the node was made
     cudaError_t operator()(const FreeWork& work) const { return Blocks::instance().free(work.pointer); }
     cudaError_t operator()(const LibraryWork& library) const { return library.run(); }
+    cudaError_t operator()(const ConditionalWork& conditional) const { return run_conditional(conditional); }
   };
   return std::visit(Visitor{}, work);
 }
 
 // Nodes stand behind what they depend on: they were added so, or sorted by who added a dependency.
 cudaError_t run(const Graph& graph) {
+  for (const auto& [address, value] : graph.defaults) Session::instance().device().copy_to_device(address, &value, 4);
   for (const Node& node : graph.nodes) {
     if (!node.is_enabled) continue;
     const cudaError_t error = perform(node.work);
@@ -152,9 +193,10 @@ cudaError_t run(const Graph& graph) {
   return cudaSuccess;
 }
 
-cudaError_t record(EventState& event, const void* stream) {
-  StreamState* const state = find_stream(stream);
-  if (state == nullptr) return cudaErrorInvalidResourceHandle;
+cudaError_t record(EventState& event, const void* stream, bool is_external) {
+  StreamState* state = nullptr;
+  if (const cudaError_t error = usable(stream, state); error != cudaSuccess) return error;
+  if (is_external && state->capture) return submit(stream, EventWork{&event, true});
   forget_event(event);
   event.capture = state->capture;
   event.tail = state->tail;
@@ -162,12 +204,26 @@ cudaError_t record(EventState& event, const void* stream) {
   return state->capture ? cudaSuccess : ask(*state, EventWork{&event, true});
 }
 
-cudaError_t wait(const void* stream, EventState& event) {
-  StreamState* const state = find_stream(stream);
-  if (state == nullptr) return cudaErrorInvalidResourceHandle;
-  if (event.item != nullptr && !state->capture) state->waits_for.push_back(event.item);
-  if (!event.capture || !event.capture->graph) return cudaSuccess;
-  if (state->capture && state->capture != event.capture) return cudaErrorStreamCaptureMerge;
+cudaError_t wait(const void* stream, EventState& event, bool is_external) {
+  StreamState* state = nullptr;
+  if (const cudaError_t error = usable(stream, state); error != cudaSuccess) return error;
+  if (is_external && state->capture) return submit(stream, EventWork{&event, false});
+  const bool is_captured = event.capture && event.capture->graph;
+  if (!is_captured) {
+    if (!state->capture) {
+      if (event.item != nullptr) state->waits_for.push_back(event.item);
+      return cudaSuccess;
+    }
+    if (!event.is_recorded && event.item == nullptr) return cudaSuccess;  // of no work there is nothing to wait for
+    state->capture->is_invalid = true;
+    return cudaErrorStreamCaptureIsolation;
+  }
+  if (event.capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
+  if (state->is_legacy || (state->capture && state->capture != event.capture)) {
+    event.capture->is_invalid = true;
+    if (state->capture) state->capture->is_invalid = true;
+    return state->is_legacy ? cudaErrorStreamCaptureImplicit : cudaErrorStreamCaptureMerge;
+  }
   state->capture = event.capture;
   for (Node* const node : event.tail)
     if (std::find(state->tail.begin(), state->tail.end(), node) == state->tail.end()) state->tail.push_back(node);
@@ -184,6 +240,17 @@ std::vector<std::byte> pack(const Kernel& kernel, void* const* arguments) {
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i)
     std::memcpy(packed.data() + kernel.parameters[i].offset, arguments[i], kernel.parameters[i].bytes);
   return packed;
+}
+
+void set_attribute(LaunchWork& work, cudaLaunchAttributeID attribute, const cudaLaunchAttributeValue& value) {
+  if (attribute == cudaLaunchAttributeClusterDimension)
+    work.cluster = dim3(value.clusterDim.x, value.clusterDim.y, value.clusterDim.z);
+  else if (attribute == cudaLaunchAttributeCooperative)
+    work.is_cooperative = value.cooperative != 0;
+  else if (attribute == cudaLaunchAttributeProgrammaticStreamSerialization)
+    work.is_dependent = value.programmaticStreamSerializationAllowed != 0;
+  else if (attribute == cudaLaunchAttributePriority)
+    work.priority = value.priority;
 }
 
 int resident_ctas(const Kernel& kernel, std::size_t threads, std::size_t dynamic_smem) {

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace tessera::guest {
 struct Graph;
 struct EventState;
 struct Item;
+struct StreamState;
 
 struct LaunchWork {
   Kernel* kernel = nullptr;
@@ -27,6 +30,7 @@ struct LaunchWork {
   dim3 grid{1, 1, 1}, block{1, 1, 1}, cluster{0, 0, 0};  ///< cluster 0: the kernel's own
   std::size_t smem = 0;
   bool is_cooperative = false, is_dependent = false;
+  int priority = 0;  ///< kept for those who ask
   std::vector<std::byte> arguments;
   std::vector<void*> argument_pointers{};  ///< for those who ask a node
 };
@@ -48,12 +52,21 @@ struct AllocateWork {
 struct FreeWork {
   void* pointer = nullptr;
 };
-/// What a stand-in for a library computes on the host (stand_ins/).
+/// What a stand-in for a library computes on the host (stand_ins/), or words of memory that a stream writes and waits
+/// for.
 struct LibraryWork {
   std::function<cudaError_t()> run;
+  bool is_memory_operation = false;
+};
+/// Graphs that run as a word says: once or not, as long as it is not 0, or the one of this number.
+struct ConditionalWork {
+  std::uint64_t handle = 0;  ///< the word's address, on the device
+  int kind = 0;              ///< cudaGraphConditionalNodeType
+  std::vector<std::shared_ptr<Graph>> bodies{};
+  std::vector<void*> handles{};  ///< of the bodies, for the program
 };
 using Work = std::variant<std::monostate, LaunchWork, Box, Fill, HostWork, EventWork, ChildWork, AllocateWork, FreeWork,
-                          LibraryWork>;
+                          LibraryWork, ConditionalWork>;
 
 struct Node {
   Graph* graph = nullptr;
@@ -64,14 +77,19 @@ struct Node {
 struct Graph {
   std::list<Node> nodes;                      ///< in an order that they can run in
   std::vector<std::shared_ptr<void>> held{};  ///< references to objects of the program
+  /// Words of conditional nodes that each launch begins with: address, value.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> defaults{};
   Node* add(Work work, std::vector<Node*> after);
   std::shared_ptr<Graph> clone() const;
 };
 
 /// While a stream is captured: the graph, and what the stream's next work waits for. Streams that join share the graph.
+/// What a capture refuses: capture.h.
 struct Capture {
   std::shared_ptr<Graph> graph;
-  const void* origin = nullptr;  ///< the stream that began
+  const StreamState* origin = nullptr;  ///< the stream that began
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread{};  ///< that began
   bool is_invalid = false;
 };
 struct StreamState {
@@ -80,20 +98,23 @@ struct StreamState {
   unsigned long long id = 0;
   std::shared_ptr<Capture> capture;
   std::vector<Node*> tail;
-  std::shared_ptr<Item> last{};                    ///< what has not been done yet (turns.h); null: nothing
-  std::vector<std::shared_ptr<Item>> waits_for{};  ///< of other streams, before the next work
+  bool is_legacy = false;
+  std::map<int, cudaLaunchAttributeValue> attributes{};  ///< kept for those who ask
+  std::shared_ptr<Item> last{};                          ///< what has not been done yet (turns.h); null: nothing
+  std::vector<std::shared_ptr<Item>> waits_for{};        ///< of other streams, before the next work
 };
 struct EventState {
   bool is_recorded = false, has_timing = true;
   double seconds = 0;
-  std::shared_ptr<Capture> capture;
+  std::shared_ptr<Capture> capture;  ///< that recorded it last, also when it is over
   std::vector<Node*> tail;
   std::shared_ptr<Item> item{};  ///< that records it
 };
 
-/// The default streams, 0, 1 and 2, are one. Null: there is no such stream.
+/// 1 is the legacy default stream, 2 the calling thread's own, and 0 one of them: the thread's own in programs that
+/// were compiled with --default-stream per-thread. Null: there is no such stream.
 StreamState* find_stream(const void* stream);
-/// Of all, the default one aside.
+/// Of all, the legacy one aside.
 void for_each_stream(const std::function<void(StreamState&)>& visit);
 StreamState* make_stream(unsigned flags, int priority);
 cudaError_t destroy_stream(const void* stream);
@@ -104,12 +125,14 @@ cudaError_t perform(const Work& work);
 /// The launch may wait for another one, or for the host.
 bool may_wait(const LaunchWork& launch);
 cudaError_t run(const Graph& graph);
-/// A call that nothing may ask for while a stream is captured: cudaMalloc and others are fine, a wait is not.
-cudaError_t record(EventState& event, const void* stream);
-cudaError_t wait(const void* stream, EventState& event);
+/// Of a captured stream an event is a place in its graph; `is_external`: it becomes a node of its own.
+cudaError_t record(EventState& event, const void* stream, bool is_external);
+cudaError_t wait(const void* stream, EventState& event, bool is_external);
 
 /// Lays the arguments out as the kernel takes them.
 std::vector<std::byte> pack(const Kernel& kernel, void* const* arguments);
+/// An attribute of a launch: those that change what runs; others are hints.
+void set_attribute(LaunchWork& work, cudaLaunchAttributeID attribute, const cudaLaunchAttributeValue& value);
 /// Whether hardware would take the launch; the error, otherwise.
 cudaError_t check(const LaunchWork& launch);
 /// CTAs of one multiprocessor that run at once, by the limits that PTX shows: threads, CTAs, shared memory.

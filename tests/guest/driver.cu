@@ -151,7 +151,11 @@ void graphs(CUmodule module) {
   check(cuGraphAddNode(&kinds[2], outer, &kinds[1], nullptr, 1, &params) == CUDA_SUCCESS, "a kernel by cuGraphAddNode");
   params = {};
   params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-  check(cuGraphAddNode(&none, outer, nullptr, nullptr, 0, &params) == CUDA_ERROR_NOT_SUPPORTED, "a conditional node");
+  check(cuGraphAddNode(&none, outer, nullptr, nullptr, 0, &params) == CUDA_ERROR_INVALID_VALUE,
+        "a conditional node of no handle");
+  params.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+  check(cuGraphAddNode(&none, outer, nullptr, nullptr, 0, &params) == CUDA_ERROR_NOT_SUPPORTED,
+        "a node of a semaphore");
   check(cuGraphInstantiate(&exec, outer, 0) == CUDA_SUCCESS && cuGraphLaunch(exec, stream) == CUDA_SUCCESS, "launch");
   unsigned after_child = 0;
   cuMemcpyDtoH(&after_child, value, 4);
