@@ -93,22 +93,27 @@ Step cluster_wait(Warp& w, const Instruction& in, Mask active) {
   const bool is_over = w.take_wake() == Wake::ready;
   Step out{};
   if (!is_over && (in.flags & 1) != 0 && !w.converged(kAllLanes, active, out)) return out;
-  if (is_over || w.cta->cluster->generation != w.cluster_generation) {
-    if (w.race) w.launch->race->acquire(w, active, w.cta->cluster->race);
-    if (w.launch->weak) w.launch->weak->synchronise(w, active);
-    // Only the aligned form has one state for the warp: without it, lanes come one after another.
-    if ((in.flags & 1) == 0) return Step::next;
-    if (w.cluster_generation == kNotArrived)
-      w.hazard(in, "cluster-wait-without-arrive", -1, 0,
-               "this warp has not arrived since its last barrier.cluster.wait: it waits for a phase that is over",
-               "barrier.cluster.arrive is missing on the way here, or the warp comes twice");
-    else
-      w.cluster_waited = w.cluster_generation + 1;
-    w.cluster_generation = kNotArrived;
-    return Step::next;
+  // Only the aligned form has one state for the warp: without it, lanes come one after another, and those that have not
+  // arrived in this generation have in one that is over.
+  const bool is_aligned = (in.flags & 1) != 0, is_same = w.cta->cluster->generation == w.cluster_generation;
+  const Mask waiting = is_over || !is_same ? 0 : is_aligned ? active : active & w.cluster_arrived;
+  if (const Mask over = active & ~waiting; over != 0) {
+    if (w.race) w.launch->race->acquire(w, over, w.cta->cluster->race);
+    if (w.launch->weak) w.launch->weak->synchronise(w, over);
   }
-  w.keep(active);
-  return w.block({Wait::Kind::cluster_barrier, 0, w.cluster_generation, 0});
+  if (waiting != 0) {
+    w.keep(waiting);
+    return w.block({Wait::Kind::cluster_barrier, 0, w.cluster_generation, 0});
+  }
+  if (!is_aligned) return Step::next;
+  if (w.cluster_generation == kNotArrived)
+    w.hazard(in, "cluster-wait-without-arrive", -1, 0,
+             "this warp has not arrived since its last barrier.cluster.wait: it waits for a phase that is over",
+             "barrier.cluster.arrive is missing on the way here, or the warp comes twice");
+  else
+    w.cluster_waited = w.cluster_generation + 1;
+  w.cluster_generation = kNotArrived;
+  return Step::next;
 }
 
 // flags: 1 .cta scope, 2 .cluster scope, 4 sequentially consistent.

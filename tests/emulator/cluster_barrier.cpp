@@ -79,5 +79,66 @@ TEST_CASE("cluster barrier: threads that arrive and leave are not counted for th
     }
 }
 
+// Without .aligned lanes of one warp come one after another: in a loop some may have arrived for the next phase when
+// others, which had something else to do, have yet to wait for the last one.
+constexpr const char* kLanesApart = R"(.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry test(.param .u64 out) .reqnctapercluster 2, 1, 1
+{
+.reg .pred p, q;
+.reg .b32 r<8>;
+.reg .b64 d<4>;
+ld.param.u64 d0, [out];
+mov.u32 r0, 0;
+mov.u32 r3, %tid.x;
+AGAIN:
+setp.ne.u32 q, r3, r0;
+@q bra ARRIVE;
+mov.u32 r2, %clock;
+ARRIVE:
+barrier.cluster.arrive;
+barrier.cluster.wait;
+setp.ne.u32 q, r3, 3;
+@q bra ADD;
+mov.u32 r2, %clock;
+ADD:
+atom.global.add.u32 r1, [d0], 1;
+add.u32 r0, r0, 1;
+setp.lt.u32 p, r0, 5;
+@p bra AGAIN;
+barrier.cluster.arrive;
+barrier.cluster.wait;
+exit;
+}
+)";
+
+TEST_CASE("cluster barrier: lanes wait for the phase that they have arrived in") {
+  for (const Schedule schedule : kAllSchedules)
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(to_string(schedule));
+      CAPTURE(seed);
+      DeviceOptions options;
+      options.schedule = schedule;
+      options.seed = seed;
+      EmulatedDevice device(options);
+      const auto image = device.load_ptx(kLanesApart, "lanes_apart.ptx");
+      std::uint32_t value = 0;
+      DevicePointer out = device.allocate(4);
+      device.copy_to_device(out, &value, 4);
+      void* parameters[] = {&out};
+      LaunchRequest request;
+      request.entry = image->entry("test");
+      request.grid = {2, 1, 1};
+      request.cluster = {2, 1, 1};
+      request.block = {64, 1, 1};
+      request.parameters = parameters;
+      device.launch(request, {});
+      for (const EmulatorFinding& finding : device.take_findings()) CHECK(finding.message == "");
+      device.copy_to_host(&value, out, 4);
+      CHECK(value == 2 * 64 * 5);
+    }
+}
+
 }  // namespace
 }  // namespace tessera::emulator::cluster_barrier_test
