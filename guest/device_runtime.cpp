@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "guest/device_facts.h"
 #include "guest/link.h"
@@ -77,12 +78,16 @@ constexpr const char* kDone = R"(
 )";
 constexpr const char* kShapeParameters = ".param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s";
 
+/// `name` without its prefix; both forms of it are there.
 std::string function(const std::string& result, const std::string& name, const std::string& parameters,
                      const std::string& body) {
   const std::string returned = result.empty() ? "" : fmt::format("(.param {} r) ", result);
-  return fmt::format(
-      ".visible .func {}{}({})\n{{\n  .reg .pred %p<2>;\n  .reg .b32 %r<10>;\n  .reg .b64 %rd<10>;\n{}}}\n", returned,
-      name, parameters, body);
+  std::string text;
+  for (const char* const prefix : {"__cudaCDP2", "cuda"})
+    text += fmt::format(
+        ".visible .func {}{}{}({})\n{{\n  .reg .pred %p<2>;\n  .reg .b32 %r<10>;\n  .reg .b64 %rd<10>;\n{}}}\n",
+        returned, prefix, name, parameters, body);
+  return text;
 }
 
 std::string fixed(const char* text, std::size_t records) {
@@ -114,17 +119,43 @@ std::string read_table(const char* variable, std::size_t count) {
       count, variable);
 }
 
+// A table of places in one long text; 0 is that of numbers which are no error.
+std::string error_texts(const std::string& name, const std::function<const char*(int)>& text_of) {
+  constexpr int kErrors = 1000;
+  std::string texts = "unrecognized error code", places;
+  texts += '\0';
+  for (int error = 0; error < kErrors; ++error) {
+    const char* const text = text_of(error);
+    places += fmt::format("{}{}", error == 0 ? "" : ", ", text == nullptr ? 0 : texts.size());
+    if (text != nullptr) texts.append(text, std::strlen(text) + 1);
+  }
+  std::string bytes;
+  for (const char c : texts) bytes += fmt::format("{}{}", bytes.empty() ? "" : ", ", static_cast<int>(c));
+  return fmt::format(
+             ".visible .global .align 4 .u32 tessera_{0}_places[{1}] = {{{2}}};\n.visible .global .b8 "
+             "tessera_{0}_texts[{3}] = {{{4}}};\n",
+             name, kErrors, places, texts.size(), bytes) +
+         function(".b64", "Get" + name, ".param .b32 e",
+                  fmt::format("  ld.param.b32 %r1, [e];\n  min.u32 %r1, %r1, {1};\n  mul.wide.u32 %rd1, %r1, 4;\n"
+                              "  mov.u64 %rd2, tessera_{0}_places;\n  add.s64 %rd2, %rd2, %rd1;\n"
+                              "  ld.global.u32 %r2, [%rd2];\n  cvt.u64.u32 %rd3, %r2;\n"
+                              "  mov.u64 %rd4, tessera_{0}_texts;\n  add.s64 %rd4, %rd4, %rd3;\n"
+                              "  cvta.global.u64 %rd4, %rd4;\n  st.param.b64 [r], %rd4;\n  ret;\n",
+                              name, kErrors - 1));
+}
+
 }  // namespace
 
+bool is_of_device_runtime(std::string_view name) { return name.starts_with("__cudaCDP2") || name.starts_with("cuda"); }
+
 bool needs_device_runtime(std::string_view ptx) {
-  if (ptx.find("tessera_launch_count") != std::string_view::npos) return false;
-  for (std::size_t at = ptx.find(".extern .func"); at != std::string_view::npos;
-       at = ptx.find(".extern .func", at + 1)) {
-    const std::string_view declaration = ptx.substr(at, ptx.find(';', at) - at);
-    for (const std::string_view name : {"__cudaCDP2", "cudaGraphSetConditional"})
-      if (declaration.find(name) != std::string_view::npos) return true;
-  }
-  return false;
+  constexpr std::string_view kExternal = ".extern .func";
+  bool may_need = false;  // long texts are not read again for a declaration of vprintf
+  for (std::size_t at = ptx.find(kExternal); at != ptx.npos && !may_need; at = ptx.find(kExternal, at + 1))
+    may_need = ptx.substr(at, ptx.find(';', at) - at).find("cuda") != ptx.npos;
+  if (!may_need) return false;
+  const std::vector<std::string> names = unresolved(ptx);
+  return std::any_of(names.begin(), names.end(), is_of_device_runtime) && ptx.find("tessera_launch_count") == ptx.npos;
 }
 
 std::string device_runtime(const std::vector<std::string>& kernels) {
@@ -148,27 +179,27 @@ std::string device_runtime(const std::vector<std::string>& kernels) {
   const std::string no_memory = full + "  mov.u64 %rd9, 0;\n  st.param.b64 [r], %rd9;\n  ret;\n";
   const std::string give =
       "  add.s64 %rd7, %rd4, 64;\n  cvta.global.u64 %rd7, %rd7;\n  st.param.b64 [r], %rd7;\n  ret;\n";
-  text += function(".b64", "__cudaCDP2GetParameterBufferV2", fmt::format(".param .b64 f, {}", kShapeParameters),
+  text += function(".b64", "GetParameterBufferV2", fmt::format(".param .b64 f, {}", kShapeParameters),
                    take + kShape + give + no_memory);
-  text += function(".b64", "__cudaCDP2GetParameterBuffer", ".param .b64 a, .param .b64 n", take + give + no_memory);
+  text += function(".b64", "GetParameterBuffer", ".param .b64 a, .param .b64 n", take + give + no_memory);
   const std::string of_buffer =
       "  ld.param.b64 %rd4, [p];\n  cvta.to.global.u64 %rd4, %rd4;\n  sub.s64 %rd4, %rd4, 64;\n";
   const std::string on_stream = "  ld.param.b64 %rd5, [t];\n";
   for (const char* const form : {"", "_ptsz"}) {
-    text += function(".b32", fmt::format("__cudaCDP2LaunchDeviceV2{}", form), ".param .b64 p, .param .b64 t",
+    text += function(".b32", fmt::format("LaunchDeviceV2{}", form), ".param .b64 p, .param .b64 t",
                      of_buffer + on_stream + kLaunch + kDone);
-    text += function(".b32", fmt::format("__cudaCDP2LaunchDevice{}", form),
+    text += function(".b32", fmt::format("LaunchDevice{}", form),
                      fmt::format(".param .b64 f, .param .b64 p, {}, .param .b64 t", kShapeParameters),
                      of_buffer + kShape + on_stream + kLaunch + kDone);
     const std::string failed = full + "  st.param.b32 [r], %r2;\n  ret;\n";
     const auto argument = [](const char* name, int at) {
       return fmt::format("  ld.param.b64 %rd8, [{}];\n  st.global.u64 [%rd4+{}], %rd8;\n", name, 64 + at);
     };
-    text += function(".b32", fmt::format("__cudaCDP2MemcpyAsync{}", form),
+    text += function(".b32", fmt::format("MemcpyAsync{}", form),
                      ".param .b64 to, .param .b64 from, .param .b64 n, .param .b32 k, .param .b64 t",
                      take + "  mov.u64 %rd5, 1;\n  st.global.u64 [%rd4], %rd5;\n" + argument("to", 0) +
                          argument("from", 8) + argument("n", 16) + on_stream + kLaunch + kDone + failed);
-    text += function(".b32", fmt::format("__cudaCDP2MemsetAsync{}", form),
+    text += function(".b32", fmt::format("MemsetAsync{}", form),
                      ".param .b64 to, .param .b32 v, .param .b64 n, .param .b64 t",
                      take + "  mov.u64 %rd5, 2;\n  st.global.u64 [%rd4], %rd5;\n" + argument("to", 0) +
                          "  ld.param.b32 %r5, [v];\n  cvt.u64.u32 %rd8, %r5;\n  st.global.u64 [%rd4+72], %rd8;\n" +
@@ -177,20 +208,30 @@ std::string device_runtime(const std::vector<std::string>& kernels) {
   for (const Function& of : kInOrder)
     for (const char* const form : {"", "_ptsz"})
       if (*form == '\0' || of.has_per_thread_form)
-        text +=
-            function(".b32", fmt::format("__cudaCDP2{}{}", of.name, form), of.parameters, of.body + std::string(kDone));
-  text += function(".b32", "__cudaCDP2GetLastError", "",
+        text += function(".b32", fmt::format("{}{}", of.name, form), of.parameters, of.body + std::string(kDone));
+  text += function(".b32", "GetLastError", "",
                    "  mov.u64 %rd1, tessera_last_error;\n  mov.u32 %r1, 0;\n  atom.global.exch.b32 %r2, [%rd1], %r1;\n"
                    "  st.param.b32 [r], %r2;\n  ret;\n");
-  text += function(".b32", "__cudaCDP2PeekAtLastError", "",
+  text += function(".b32", "PeekAtLastError", "",
                    "  ld.global.u32 %r2, [tessera_last_error];\n  st.param.b32 [r], %r2;\n  ret;\n");
-  text += function(".b32", "__cudaCDP2DeviceGetAttribute", ".param .b64 o, .param .b32 a, .param .b32 d",
+  text += function(".b32", "DeviceGetAttribute", ".param .b64 o, .param .b32 a, .param .b32 d",
                    read_table("tessera_attributes", kAttributes));
   text += function(
-      ".b32", "__cudaCDP2RuntimeGetVersion", ".param .b64 o",
+      ".b32", "RuntimeGetVersion", ".param .b64 o",
       fmt::format("  ld.param.b64 %rd1, [o];\n  mov.u32 %r1, {};\n  st.u32 [%rd1], %r1;\n{}", CUDART_VERSION, kDone));
+  text += ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n";
+  text += function(".b32", "Malloc", ".param .b64 o, .param .b64 n",
+                   "  .param .b64 a;\n  .param .b64 got;\n  ld.param.b64 %rd1, [o];\n  ld.param.b64 %rd2, [n];\n"
+                   "  st.param.b64 [a], %rd2;\n  call (got), malloc, (a);\n  ld.param.b64 %rd3, [got];\n"
+                   "  st.u64 [%rd1], %rd3;\n  setp.ne.u64 %p1, %rd3, 0;\n  selp.b32 %r9, 0, 2, %p1;\n"
+                   "  st.param.b32 [r], %r9;\n  ret;\n");
+  text += function(".b32", "Free", ".param .b64 p",
+                   "  .param .b64 a;\n  ld.param.b64 %rd1, [p];\n  st.param.b64 [a], %rd1;\n  call free, (a);\n" +
+                       std::string(kDone));
+  text += error_texts("ErrorString", [](int error) { return error_text(error); });
+  text += error_texts("ErrorName", [](int error) { return error_name(error); });
   // A conditional node's handle is the address of its word.
-  text += function("", "cudaGraphSetConditional", ".param .b64 h, .param .b32 v",
+  text += function("", "GraphSetConditional", ".param .b64 h, .param .b32 v",
                    "  ld.param.b64 %rd1, [h];\n  ld.param.b32 %r1, [v];\n  st.global.u32 [%rd1], %r1;\n  ret;\n");
   return text;
 }
@@ -235,7 +276,7 @@ std::string kernel_at(Module& module, std::uint64_t address) {
   return found == addresses.end() ? "" : names[static_cast<std::size_t>(found - addresses.begin())];
 }
 
-void say(const std::string& text) { Session::instance().add_problem("dynamic parallelism: " + text, true); }
+void say(const std::string& text) { Session::instance().add_problem("dynamic parallelism: " + text); }
 
 cudaError_t run_one(Module& module, const Launch& launch) {
   std::uint64_t words[3] = {};

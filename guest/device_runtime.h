@@ -11,6 +11,8 @@
 
 namespace tessera::guest {
 
+/// A name of the device's runtime, as nvcc 12 and 13 call it or as those before did.
+bool is_of_device_runtime(std::string_view name);
 /// The text declares a function of the device's runtime that it does not define.
 bool needs_device_runtime(std::string_view ptx);
 /// The runtime for a program with these kernels.

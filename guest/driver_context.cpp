@@ -71,6 +71,7 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   return only_device(device);
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  if (value == nullptr || attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   *value = device_attribute(attribute);
   return only_device(device);
 }

@@ -44,8 +44,9 @@ std::string ptx_of(CUjitInputType type, const char* data, std::size_t bytes, con
     if (const std::string* const chosen = choose_ptx(binary, Session::instance().arch())) return *chosen;
     throw tessera::Error(tessera::ErrorKind::unsupported, name + ": it has no PTX for this device");
   }
-  if (type == CU_JIT_INPUT_LIBRARY && std::string_view(data, bytes).find("cudadevrt") != std::string_view::npos)
-    return "";  // the device's runtime: what it has is provided
+  const bool is_device_runtime = name.find("cudadevrt") != std::string::npos ||
+                                 std::string_view(data, bytes).find("cuda_device_runtime") != std::string_view::npos;
+  if (type == CU_JIT_INPUT_LIBRARY && is_device_runtime) return "";  // ours is in its place
   throw tessera::Error(tessera::ErrorKind::unsupported,
                        name +
                            ": linking takes PTX texts and fat binaries with PTX; machine code, objects and "

@@ -56,6 +56,7 @@ const std::string& Module::ptx() {
       std::string linked = with_device_runtime(modules);
       // Objects with machine code alone may be left out where nothing of them is asked for: cudadevrt's.
       if (modules.size() != objects_.size()) missing = unresolved(linked);
+      std::erase_if(missing, is_of_device_runtime);  // what is not provided is told where a kernel calls it
       if (missing.empty()) binary_.ptx = {std::move(linked)};
     }
   }

@@ -67,7 +67,7 @@ void fill_properties(Properties& p) {
   p.canMapHostMemory = p.concurrentKernels = p.unifiedAddressing = p.streamPrioritiesSupported = 1;
   p.globalL1CacheSupported = p.localL1CacheSupported = p.managedMemory = p.concurrentManagedAccess = 1;
   p.computePreemptionSupported = p.cooperativeLaunch = p.hostRegisterSupported = p.memoryPoolsSupported = 1;
-  p.clusterLaunch = 1;
+  p.clusterLaunch = p.hostRegisterReadOnlySupported = 1;
   p.pciBusID = of(cudaDevAttrPciBusId);
   p.asyncEngineCount = of(cudaDevAttrAsyncEngineCount);
   p.memoryBusWidth = gpu.memory_bus_bits;
@@ -154,6 +154,7 @@ cudaError_t cudaGetDeviceProperties_v2(Properties12* properties, int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (value == nullptr || attribute < 1 || attribute >= cudaDevAttrMax) return told(cudaErrorInvalidValue);
   *value = device_attribute(attribute);
   return told(only_device(device));
 }
