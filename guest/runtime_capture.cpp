@@ -3,7 +3,7 @@
 
 #include "guest/capture.h"
 #include "guest/graph.h"
-#include "guest/takeover.h"
+#include "guest/loaded.h"
 
 using namespace tessera::guest;
 

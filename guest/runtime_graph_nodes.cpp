@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "guest/graph.h"
-#include "guest/takeover.h"
+#include "guest/loaded.h"
 
 using namespace tessera::guest;
 
