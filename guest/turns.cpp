@@ -15,12 +15,24 @@ namespace tessera::guest {
 // A thread that runs while the one that asks it to is waiting, and never beside it.
 class Coroutine {
  public:
-  /// Its thread may rest for ever: a process ends without it.
+  /// Its thread may rest for ever: a process ends without it. Threads whose work has ended are taken again: to start
+  /// one costs more than a small launch.
   static std::shared_ptr<Coroutine> start(std::function<cudaError_t()> work) {
-    const std::shared_ptr<Coroutine> made(new Coroutine(std::move(work)));
-    quiet_thread<std::thread>([made] { made->run(); }).detach();
+    std::shared_ptr<Coroutine> made;
+    if (idle().empty()) {
+      made.reset(new Coroutine);
+      quiet_thread<std::thread>([made] { made->run(); }).detach();
+    } else {
+      made = std::move(idle().back());
+      idle().pop_back();
+    }
+    const std::lock_guard lock(made->mutex_);
+    made->work_ = std::move(work);
+    made->has_ended_ = false;
     return made;
   }
+  /// For the next work. Precondition: it has ended.
+  static void keep(std::shared_ptr<Coroutine> ended) { idle().push_back(std::move(ended)); }
   Coroutine(const Coroutine&) = delete;
   Coroutine& operator=(const Coroutine&) = delete;
 
@@ -46,21 +58,29 @@ class Coroutine {
   }
 
  private:
-  explicit Coroutine(std::function<cudaError_t()> work) : work_(std::move(work)) {}
+  Coroutine() = default;
+  static std::vector<std::shared_ptr<Coroutine>>& idle() {
+    static auto* const all = new std::vector<std::shared_ptr<Coroutine>>;
+    return *all;
+  }
   void run() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return runs_; });
-    lock.unlock();
     current_ = this;
-    try {
-      result_ = work_();
-    } catch (...) {
-      problem_ = std::current_exception();
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return runs_; });
+      lock.unlock();
+      result_ = cudaSuccess;
+      try {
+        result_ = work_();
+      } catch (...) {
+        problem_ = std::current_exception();
+      }
+      work_ = nullptr;
+      lock.lock();
+      has_ended_ = true;
+      runs_ = false;
+      changed_.notify_all();
     }
-    lock.lock();
-    has_ended_ = true;
-    runs_ = false;
-    changed_.notify_all();
   }
 
   static thread_local Coroutine* current_;
@@ -120,9 +140,11 @@ cudaError_t go_on(Item& item) {
     if (item.is_done) error = item.under_way->result();
   } catch (...) {
     item.is_done = true;
+    Coroutine::keep(std::move(item.under_way));
     restore();
     throw;
   }
+  if (item.is_done) Coroutine::keep(std::move(item.under_way));
   restore();
   return error;
 }
@@ -170,6 +192,7 @@ void pump() {
 void add(const std::shared_ptr<Item>& item, StreamState& stream) {
   Turns& all = turns();
   all.items.push_back(item);
+  item->is_of_blocking = (stream.flags & cudaStreamNonBlocking) == 0;
   stream.last = item;
   if (stream.is_legacy) all.last_of_legacy = item;
   if (!std::exchange(all.has_pump, true)) quiet_thread<std::thread>(pump).detach();
@@ -201,12 +224,12 @@ Items unfinished(StreamState& stream) {
   }
   add_unless_done(before, stream.last);
   for (const std::shared_ptr<Item>& item : stream.waits_for) add_unless_done(before, item);
-  if (stream.is_legacy)
-    for_each_stream([&](StreamState& other) {
-      if ((other.flags & cudaStreamNonBlocking) == 0) add_unless_done(before, other.last);
-    });
-  else if ((stream.flags & cudaStreamNonBlocking) == 0)
+  if (stream.is_legacy) {
+    for (const std::shared_ptr<Item>& item : turns().items)
+      if (item->is_of_blocking) add_unless_done(before, item);
+  } else if ((stream.flags & cudaStreamNonBlocking) == 0) {
     add_unless_done(before, turns().last_of_legacy);
+  }
   return before;
 }
 

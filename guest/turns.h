@@ -21,6 +21,7 @@ struct Item {
   std::vector<std::shared_ptr<Item>> after{};
   std::shared_ptr<Coroutine> under_way{};  ///< a launch that has begun
   bool is_done = false;
+  bool is_of_blocking = false;  ///< its stream, which may be gone, is one that the legacy stream waits for
 };
 using Items = std::vector<std::shared_ptr<Item>>;
 
