@@ -261,15 +261,6 @@ void load_torn(const Warp& w, const Instruction& in, int lane, const Target& tar
   }
 }
 
-// The weak schedule where aligned vectors are one access.
-void load_whole(const Warp& w, const Instruction& in, int lane, const Target& target, const Elements& to,
-                const ElementType& type) {
-  alignas(16) std::byte values[WeakMemory::kMostWholeBytes];
-  w.launch->weak->load_whole(w, lane, target, type.bytes, to.count, order_of(in), values);
-  for (int i = 0; i < to.count; ++i)
-    type.write(w, to.first[i], lane, values + static_cast<std::size_t>(i) * type.bytes);
-}
-
 // Whether a vector access, of memory that has a weak order, is one access.
 bool is_whole(const Warp& w, int count, std::size_t bytes) {
   return count > 1 && bytes <= WeakMemory::kMostWholeBytes && w.launch->weak->vectors == Vectors::whole;
@@ -329,7 +320,10 @@ Step load_by_lane(Warp& w, const Instruction& in, Mask active, const ElementType
     if (w.race) [[unlikely]]
       follow(w, in, lane, target, bytes, false, weak);
     if (is_one && target.shadow != nullptr) [[unlikely]] {
-      load_whole(w, in, lane, target, to, type);
+      alignas(16) std::byte values[WeakMemory::kMostWholeBytes];
+      w.launch->weak->load_whole(w, lane, target, type.bytes, to.count, order_of(in), values);
+      for (int i = 0; i < to.count; ++i)
+        type.write(w, to.first[i], lane, values + static_cast<std::size_t>(i) * type.bytes);
       continue;
     }
     if (is_vector && target.shadow != nullptr) [[unlikely]] {
