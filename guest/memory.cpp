@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "guest/pool.h"
+#include "guest/registered.h"
 
 namespace tessera::guest {
 namespace {
@@ -162,6 +163,18 @@ void Blocks::note_shared() {
   });
   for (const Block* const block : changed)
     Session::instance().note_copy(pointer_of(block->address), std::min(block->bytes, kMostCompared), true);
+}
+
+void use_device_addresses(std::vector<std::byte>& arguments) {
+  for (std::size_t at = 0; at + 8 <= arguments.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, arguments.data() + at, sizeof(word));
+    if (word < 4096 || is_on_device(pointer_of(word))) continue;
+    const Block* const block = Blocks::instance().find(pointer_of(word));
+    if (block == nullptr || block->kind != BlockKind::registered) continue;
+    word = block->on_device + (word - block->address);
+    std::memcpy(arguments.data() + at, &word, sizeof(word));
+  }
 }
 
 bool Blocks::take(std::size_t bytes) {

@@ -9,6 +9,7 @@
 
 #include "guest/capture.h"
 #include "guest/device_runtime.h"
+#include "guest/registered.h"
 #include "guest/turns.h"
 #include "tessera/error.h"
 
@@ -53,6 +54,7 @@ cudaError_t run_launch(const LaunchWork& launch) {
   request.dynamic_smem_bytes = static_cast<std::uint32_t>(launch.smem);
   request.programmatic_stream_serialization = launch.is_dependent;
   std::vector<std::byte> arguments = launch.arguments;
+  use_device_addresses(arguments);
   std::vector<void*> pointers;
   for (const ParameterLayout& parameter : kernel.parameters) pointers.push_back(arguments.data() + parameter.offset);
   void* none = nullptr;
@@ -85,9 +87,12 @@ cudaError_t run_conditional(const ConditionalWork& conditional) {
     const std::size_t chosen = value() != 0 ? 0 : 1;  // the second, where there is one, is the else
     return chosen < conditional.bodies.size() ? run(*conditional.bodies[chosen]) : cudaSuccess;
   }
-  while (value() != 0) {
+  for (const double began = now(); value() != 0;) {
     const cudaError_t error = run(*conditional.bodies.front());
     if (error != cudaSuccess || session.error() != cudaSuccess) return error;
+    if (now() - began < session.options().max_seconds) continue;
+    session.add_problem("a loop of a graph (cudaGraphCondTypeWhile) takes longer than --max-seconds allows", true);
+    return cudaErrorLaunchTimeout;
   }
   return cudaSuccess;
 }

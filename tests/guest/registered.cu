@@ -105,6 +105,25 @@ static void flags_and_errors() {
   GIVES(cudaHostRegister(none, 4096, 0), cudaErrorInvalidValue);
 }
 
+struct Two {
+  int count;
+  int* data;
+};
+__global__ void add_two(Two two, int value) {
+  for (int i = 0; i < two.count; ++i) two.data[i] += value;
+}
+
+// Kernels get the host's own address.
+static void by_the_hosts_address() {
+  std::vector<int> values(100, 1);
+  OK(cudaHostRegister(values.data(), 400, 0));
+  add<<<1, 32>>>(values.data() + 1, 99, 4);
+  add_two<<<1, 1>>>(Two{50, values.data()}, 10);
+  OK(cudaDeviceSynchronize());
+  CHECK(values[0] == 11 && values[1] == 15 && values[49] == 15 && values[50] == 5);
+  OK(cudaHostUnregister(values.data()));
+}
+
 static void read_only() {
   void* const place = const_cast<char*>(constant);
   OK(cudaHostRegister(place, sizeof(constant), cudaHostRegisterReadOnly));
@@ -169,6 +188,7 @@ int main() {
   std::vector<int> small(100), large(1000000);
   both_write(small.data() + 1, 99, __LINE__);
   both_write(large.data(), 1000000, __LINE__);
+  by_the_hosts_address();
   flags_and_errors();
   read_only();
   shared_by_processes();
