@@ -2,8 +2,10 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstring>
 
+#include "emulator/memory/tensor_map.h"
 #include "guest/array.h"
 #include "guest/driver.h"
 #include "guest/driver_work.h"
@@ -305,6 +307,16 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* out, CUtensorMapDataType type, cuui
     std::memcpy(out, object.bytes.data(), sizeof(CUtensorMap));
     return cudaSuccess;
   });
+}
+
+CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* global) {
+  if (map == nullptr || address_of(global) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::array<std::byte, sizeof(CUtensorMap)> bytes{};
+  std::memcpy(bytes.data(), map, sizeof(*map));
+  if (tessera::emulator::replace_field(bytes, tessera::emulator::MapField::global_address, 0, address_of(global)))
+    return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(map, bytes.data(), sizeof(*map));
+  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

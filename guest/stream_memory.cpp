@@ -14,6 +14,7 @@
 #include "guest/driver.h"
 #include "guest/graph.h"
 #include "guest/runtime_copy.h"
+#include "guest/takeover.h"
 
 using namespace tessera::guest;
 
@@ -253,6 +254,8 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode* node, CUgraph graph, const CUgrap
 cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
                                  cudaMemcpyAttributes* attributes, std::size_t* firsts, std::size_t kinds,
                                  cudaStream_t stream) {
+  // CUDA 12.8 has a place for the number of what failed before the stream: such a program's copies run here and now.
+  if (is_program_of_cuda_12()) stream = cudaStreamPerThread;
   return copy_all(__func__, to, from, bytes, count, firsts, kinds, attributes, stream);
 }
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
@@ -261,6 +264,16 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, std::size_t* 
   return static_cast<CUresult>(copy_all(__func__, reinterpret_cast<void* const*>(to),
                                         reinterpret_cast<const void* const*>(from), bytes, count, firsts, kinds,
                                         attributes, stream));
+}
+// CUDA 12.8's form.
+#undef cuMemcpyBatchAsync
+#undef cuMemcpy3DBatchAsync
+CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count,
+                            CUmemcpyAttributes* attributes, std::size_t* firsts, std::size_t kinds, std::size_t* failed,
+                            CUstream stream) {
+  const CUresult error = cuMemcpyBatchAsync_v2(to, from, bytes, count, attributes, firsts, kinds, stream);
+  if (failed != nullptr) *failed = error == CUDA_SUCCESS ? 0 : ~std::size_t{0};  // it is not told which
+  return error;
 }
 #if CUDART_VERSION >= 13000
 cudaError_t cudaMemcpy3DBatchAsync(std::size_t count, cudaMemcpy3DBatchOp* list, unsigned long long flags,
@@ -273,6 +286,12 @@ cudaError_t cudaMemcpy3DBatchAsync(std::size_t count, cudaMemcpy3DBatchOp* list,
       if (const cudaError_t error = copy_box(list[i], stream); error != cudaSuccess) return error;
     return cudaSuccess;
   });
+}
+CUresult cuMemcpy3DBatchAsync_v2(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* list, unsigned long long flags,
+                                 CUstream stream) {
+  static_assert(sizeof(CUDA_MEMCPY3D_BATCH_OP) == sizeof(cudaMemcpy3DBatchOp));  // the same fields
+  return static_cast<CUresult>(
+      cudaMemcpy3DBatchAsync(count, reinterpret_cast<cudaMemcpy3DBatchOp*>(list), flags, stream));
 }
 cudaError_t cudaMemPrefetchBatchAsync(void** pointers, std::size_t* bytes, std::size_t count, cudaMemLocation* places,
                                       std::size_t* firsts, std::size_t kinds, unsigned long long flags,

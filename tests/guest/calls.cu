@@ -212,6 +212,32 @@ static void batches() {
   GIVES(cudaMemDiscardBatchAsync(pointers, sizes, 1, 0, stream), cudaErrorInvalidValue);
 }
 
+// The newest form that the program's version of CUDA knows.
+static void forms_by_version() {
+  void* function = nullptr;
+  CUcontext context = nullptr;
+  CUgreenCtx green = reinterpret_cast<CUgreenCtx>(&green);
+  GOOD(cuGetProcAddress("cuStreamGetCtx", &function, 12000, 0, nullptr));
+  GOOD(reinterpret_cast<CUresult (*)(CUstream, CUcontext*)>(function)(stream, &context));
+  CHECK(context != nullptr);
+  GOOD(cuGetProcAddress("cuStreamGetCtx", &function, 12050, 0, nullptr));
+  GOOD(reinterpret_cast<CUresult (*)(CUstream, CUcontext*, CUgreenCtx*)>(function)(stream, &context, &green));
+  CHECK(green == nullptr);
+  clear();
+  GOOD(cuGetProcAddress("cuMemcpyBatchAsync", &function, 12080, 0, nullptr));
+  const int values[2] = {3, 4};
+  CUdeviceptr to = reinterpret_cast<CUdeviceptr>(data), from = reinterpret_cast<CUdeviceptr>(values);
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  std::size_t bytes = 8, first = 0, failed = 77;
+  GOOD(reinterpret_cast<CUresult (*)(CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t, CUmemcpyAttributes*,
+                                     std::size_t*, std::size_t, std::size_t*, CUstream)>(function)(
+      &to, &from, &bytes, 1, &attributes, &first, 1, &failed, stream));
+  CHECK(at(1) == 4);
+  CUtensorMap map{};
+  check(cuTensorMapReplaceAddress(&map, reinterpret_cast<void*>(1)) == CUDA_ERROR_INVALID_VALUE, __LINE__);
+}
+
 static void words() {
   clear();
   const CUdeviceptr word = reinterpret_cast<CUdeviceptr>(data);
@@ -357,6 +383,7 @@ int main() {
   nodes_that_change();
   libraries();
   batches();
+  forms_by_version();
   words();
   parts_of_the_device();
   logs();
