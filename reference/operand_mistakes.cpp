@@ -55,8 +55,10 @@ struct ScaleMistakes {
 /// Of the right row, another block's.
 void add_blocks(I of_step, ScaleMistakes& to) {
   to.add("scales of {} do not count (all are taken as 1)", [](const OperandSource&, const Place&) { return 1.0; });
-  to.add("every block of {} takes the scale of the first of its four: the scale id of the instruction descriptor is 0",
-         scale_from([](I block) { return block / 4 * 4; }, {}));
+  to.add(
+      "every block of {} takes the scale of the first of its four: the scale id of the instruction descriptor is 0 (of "
+      "mma.sync: the byte id)",
+      scale_from([](I block) { return block / 4 * 4; }, {}));
   to.add("the third and fourth block of {} take the scales of the first and second: the scale id is 0 in place of 2",
          scale_from([](I block) { return block / 4 * 4 + block % 2; }, {}));
   to.add("each step of k takes the scales of its first tile of {}: the column of Tensor Memory does not move on",
@@ -86,6 +88,12 @@ void add_rows(const OperandSource& o, ScaleMistakes& to) {
     to.add("all matrices take the scales of the first one of {}", [](const OperandSource& s, const Place& at) {
       return s.scale_at(s.scale_place(0, at.row, at.k / s.block()));
     });
+  for (const I distance : {8, 16})
+    to.add(
+        fmt::format("rows of {{}} take the scales of row r ^ {}: of another thread of a quad (mma.sync: the lane that "
+                    "holds a scale, or the thread id)",
+                    distance),
+        scale_from({}, [=](I row) { return row ^ distance; }));
   if (o.form == ScaleForm::plain) return;
   to.add("tiles of 128 rows of scales of {} have changed places in pairs",
          scale_from({}, [](I row) { return row ^ kTileRows; }));

@@ -151,6 +151,15 @@ class Builder {
             [=](std::int64_t i) { return i < begin(part) || i >= begin(part + 1); });
         add(fmt::format("part {} alone of the {} that k is split into counts", part, parts), nullptr, nullptr, nullptr,
             [=](std::int64_t i) { return i >= begin(part) && i < begin(part + 1); });
+        ProductSuspectInputs alone = *in_;
+        alone.factor = [old = in_->factor, first = begin(part), end = begin(part + 1), parts](
+                           const Coordinates& at, std::int64_t row_of_b, std::int64_t i) {
+          if (i < first || i >= end) return 0.0;
+          return static_cast<double>(parts) * (old ? old(at, row_of_b, i) : 1);
+        };
+        list_.push_back({fmt::format("part {} of the {} that k is split into counts {} times, the others never", part,
+                                     parts, parts),
+                         product_guess(alone)});
       }
     }
     add("k beyond its last whole step is missing", nullptr, nullptr, nullptr,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -88,6 +89,7 @@ class Product {
                           const ListedRows listed = rows_of_list(list->second, first, group.rows);
                           Comparison result = check(number, 1, listed.source, d, group);
                           add_list_not_followed(number, group, d, result);
+                          add_other_scales(number, group, list->second, first, d, result);
                           return result;
                         });
   }
@@ -148,14 +150,18 @@ class Product {
     Tensor values, scales;
     OperandSource source;
   };
-  ListedRows rows_of_list(const TensorView& list, std::int64_t first, std::int64_t count) const {
+  /// scale_row: of a, whose scales row r of the group takes; empty: those of the row that the list names.
+  ListedRows rows_of_list(
+      const TensorView& list, std::int64_t first, std::int64_t count,
+      const std::function<std::int64_t(std::int64_t r, std::int64_t listed)>& scale_row = {}) const {
     const OperandType type = c_.facts.a_type;
     ListedRows listed{rows_by_list(buffers_.at("a"), list, first, count), Tensor(DType::u8, {0}), {}};
     if (const auto found = buffers_.find("sfa"); found != buffers_.end()) {
       const OperandSource all = matrix_of("a", "sfa", type, 0);
       listed.scales = Tensor(DType::u8, {scale_bytes(ScaleForm::tile, 1, count, all.blocks())});
       for (std::int64_t r = 0; r < count; ++r) {
-        const auto row = static_cast<std::int64_t>(list.at(first + r));
+        const auto listed_row = static_cast<std::int64_t>(list.at(first + r));
+        const std::int64_t row = scale_row && listed_row >= 0 ? scale_row(r, listed_row) : listed_row;
         for (std::int64_t j = 0; row >= 0 && row < all.rows() && j < all.blocks(); ++j)
           listed.scales.bytes[static_cast<std::size_t>(scale_offset(ScaleForm::tile, count, all.blocks(), 0, r, j))] =
               all.scales[static_cast<std::size_t>(all.scale_place(0, row, j))];
@@ -173,6 +179,29 @@ class Product {
     const ListedRows unlisted = rows_of_list(in_order.view(), 0, group.rows);
     if (check(number, 1, unlisted.source, d, group).problems.empty())
       result.problems.emplace_back("the list of rows is not followed: row i of d has row i of a");
+  }
+  /// The likely cause where rows are right with values of the list's rows and scales of others.
+  void add_other_scales(std::int64_t number, const GroupRows& group, const TensorView& list, std::int64_t first,
+                        const TensorView& d, Comparison& result) const {
+    if (result.mismatches.empty() || gemm_tcgen05::is_quantized(c_) || buffers_.count("sfa") == 0) return;
+    struct Wrong {
+      const char* cause;
+      std::function<std::int64_t(std::int64_t, std::int64_t)> row;
+    };
+    const Wrong all[] = {
+        {"rows by a list have the scales of the rows at their own places",
+         [&](std::int64_t r, std::int64_t) { return group.first + r; }},
+        {"rows by a list have the scales of the rows at their places in the group",
+         [](std::int64_t r, std::int64_t) { return r; }},
+        {"rows by a list take their scales from the first tile of 128 rows: the tile is not that of the row of a",
+         [](std::int64_t, std::int64_t listed) { return listed % kTileRows; }},
+    };
+    for (const Wrong& wrong : all) {
+      const ListedRows rows = rows_of_list(list, first, group.rows, wrong.row);
+      if (!check(number, 1, rows.source, d, group).problems.empty()) continue;
+      result.problems.push_back(fmt::format("likely cause: {} (gives all elements of the group)", wrong.cause));
+      return;
+    }
   }
   /// Matrices first to first + count of an operand b.
   OperandSource of_b(const char* values, const char* scales, std::int64_t first, std::int64_t count) const {

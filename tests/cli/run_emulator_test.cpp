@@ -205,9 +205,9 @@ TEST_CASE("run: the likely cause of a planted fault is named") {
                                                 (machine.terminal.folder.path / "templates").string()});
   CHECK(outcome.code == 1);
   CAPTURE(outcome.out);
-  CHECK(
-      outcome.out.find("likely cause: every block of a and b takes the scale of the first of its four: the scale id of "
-                       "the instruction descriptor is 0 (gives 32 of 32") != std::string::npos);
+  CHECK(outcome.out.find(
+            "likely cause: every block of a and b takes the scale of the first of its four: the scale id of "
+            "the instruction descriptor is 0 (of mma.sync: the byte id) (gives 32 of 32") != std::string::npos);
 }
 
 TEST_CASE("run: groups that overlap are refused, those out of range are cut to it") {
