@@ -84,33 +84,55 @@ class CheckCommand final : public Command {
       else
         missing.push_back(i);
     }
-    const std::vector<OrderedJson> instead = covered_instead(call, kernels, missing);
+    const std::vector<OtherTargets> others = covered_elsewhere(call, kernels, missing);
     for (std::size_t i = 0; i < missing.size(); ++i) {
       const Problem& problem = kernels.problems[missing[i]];
       found.missing.push_back({{"op", operator_name(problem)},
                                {"arch", arch_of(problem).to_string()},
                                {"loads_on", loads_on(arch_of(problem))},
                                {"entry", kernels.names[missing[i]]},
-                               {"instead", instead[i]},
+                               {"instead", others[i].instead},
+                               {"not_instead", others[i].not_instead},
                                {"warm", "tessera warm " + describe(problem) + size_flags_.text()}});
     }
     return found;
   }
 
-  /// Of each missing kernel: other targets whose code loads on the same devices and for which the cache has it.
-  std::vector<OrderedJson> covered_instead(Call& call, const KernelsOfList& kernels,
-                                           const std::vector<std::size_t>& missing) const {
-    std::vector<OrderedJson> instead(missing.size(), OrderedJson::array());
+  /// Targets of the same family for which the cache has a kernel.
+  struct OtherTargets {
+    OrderedJson instead = OrderedJson::array();      ///< whose code loads on the same devices
+    OrderedJson not_instead = OrderedJson::array();  ///< whose code does not
+  };
+
+  /// Of each missing kernel; what does not load is looked for beside the first ones only.
+  std::vector<OtherTargets> covered_elsewhere(Call& call, const KernelsOfList& kernels,
+                                              const std::vector<std::size_t>& missing) const {
+    constexpr std::size_t kMostLookedFor = 64;
+    std::vector<OtherTargets> found(missing.size());
     std::vector<Problem> others;
-    std::vector<std::pair<std::size_t, std::string_view>> asked;
-    for (std::size_t i = 0; i < missing.size(); ++i)
-      for (const std::string_view target : targets_instead_of(arch_of(kernels.problems[missing[i]]))) {
-        set_field(others.emplace_back(kernels.problems[missing[i]]), "arch", target);
-        asked.emplace_back(i, target);
+    struct Asked {
+      std::size_t missing;
+      std::string_view target;
+      bool loads;
+    };
+    std::vector<Asked> asked;
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+      const Arch own = arch_of(kernels.problems[missing[i]]);
+      const std::vector<std::string_view> loading = targets_instead_of(own);
+      for (const TargetRow& row : target_rows()) {
+        const Arch other = Arch::parse(row.target);
+        const bool loads = std::find(loading.begin(), loading.end(), row.target) != loading.end();
+        if (other == own || other.compute_major() != own.compute_major()) continue;
+        if (!loads && i >= kMostLookedFor) continue;
+        set_field(others.emplace_back(kernels.problems[missing[i]]), "arch", row.target);
+        asked.push_back({i, row.target, loads});
       }
-    for (const Coverage& one : call.jit().check(others, {}, call.jobs(), where()))
-      if (one.tier) instead[asked[one.index].first].push_back(std::string(asked[one.index].second));
-    return instead;
+    }
+    for (const Coverage& one : call.jit().check(others, {}, call.jobs(), where())) {
+      const Asked& of = asked[one.index];
+      if (one.tier) (of.loads ? found[of.missing].instead : found[of.missing].not_instead).push_back(of.target);
+    }
+    return found;
   }
 
   void print_json(const Call& call, const ProblemList& list, const KernelsOfList& kernels, const Found& found) const {
@@ -150,6 +172,10 @@ class CheckCommand final : public Command {
       for (const OrderedJson& instead : one["instead"])
         call.print(fmt::format("           there is the kernel for {}, which loads on {} too\n",
                                instead.get<std::string>(), one["loads_on"].get<std::string>()));
+      for (const OrderedJson& other : one["not_instead"])
+        call.print(fmt::format("           there is the kernel for {}, which loads on {} alone (wanted: {})\n",
+                               other.get<std::string>(), loads_on(Arch::parse(other.get<std::string>())),
+                               one["loads_on"].get<std::string>()));
     }
     call.print(fmt::format("{} of {} covered, {} of {} missing, {} rejected\n", grouped(found.covered),
                            counted(list.count(), "problem"), grouped(static_cast<std::int64_t>(found.missing.size())),

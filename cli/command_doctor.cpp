@@ -236,7 +236,11 @@ class DoctorCommand final : public Command {
         "only sm_90a has run on hardware\n",
         nvrtc_versions(), driver_versions()));
     for (const TargetRow& row : target_rows()) call.print(fmt::format("    {:<8} {}\n", row.target, row.loads_on));
-    call.print("\n");
+    call.print(
+        "    a: that compute capability alone (code for sm_120a does not load on 12.1), f: later ones of its family "
+        "too\n"
+        "    sm_120f: ptxas 13.0 takes all instructions of sm_120a's and sm_121a's kernels, block-scaled products "
+        "too\n\n");
     for (const OrderedJson& one : works)
       call.print(fmt::format("  {:<4} {}{}\n", one["works"].get<bool>() ? "yes" : "no", text(one, "what"),
                              text(one, "why_not").empty() ? "" : ": " + text(one, "why_not")));

@@ -21,9 +21,18 @@ namespace tessera::cli {
 
 namespace {
 
+/// "12.0, not on 12.1, where sm_120f's does": of devices of the family that do not load a target's code.
+std::string where_it_loads(Arch target) {
+  const std::string_view own = loads_on(target);
+  for (const std::string_view wider : targets_instead_of(target))
+    if (const std::string_view all = loads_on(Arch::parse(wider)); all.size() > own.size())
+      return fmt::format("{} alone; code for {} on {}", own, wider, all);
+  return std::string(own);
+}
+
 void append_config(std::string& out, const Plan& plan) {
   out += fmt::format("{}\n  operator  {}, {} (loads on compute capability {})\n  why       {}\n", plan.kernel, plan.op,
-                     plan.arch.to_string(), loads_on(plan.arch), plan.reason);
+                     plan.arch.to_string(), where_it_loads(plan.arch), plan.reason);
   std::vector<std::string> fields;
   for (const ConfigField& field : plan.fields) fields.push_back(fmt::format("{} {}", field.name, field.value));
   out += fmt::format("  config    {}\n", fmt::join(fields, ", "));
@@ -63,7 +72,9 @@ void append_resources(std::string& out, const Plan& plan) {
                                   ? fmt::format("warp {}", role.first_warp)
                                   : fmt::format("warps {}..{}", role.first_warp, role.first_warp + role.warps - 1);
     out += fmt::format("  {:<14} {}{}\n", warps, role.name,
-                       role.registers > 0 ? fmt::format(", {} registers a thread", role.registers) : "");
+                       role.registers > 0       ? fmt::format(", {} registers a thread", role.registers)
+                       : plan.max_registers > 0 ? fmt::format(", at most {} registers a thread", plan.max_registers)
+                                                : "");
   }
 }
 

@@ -32,6 +32,10 @@ constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
 
 }  // namespace
 
+bool names_mma_sync(MmaKind pin, MmaKind own, Arch target) {
+  return pin == own || (pin == MmaKind::mma_f16 && target.compute_major() != 12);
+}
+
 OperandType operand_type(DType dtype) {
   OperandType type{};
   if (from_word(to_word(dtype), type)) return type;  // they share their words
@@ -44,8 +48,7 @@ Accumulation product_accumulation(const Gemm& problem) {
   // tcgen05 and mma.sync sum in fp32 as it is; beside 4-bit weights 8 bits are widened to 16.
   const bool is_8_bit = (problem.dtype == DType::e4m3 || problem.dtype == DType::e5m2) && !problem.b_int4 &&
                         !(problem.b_format && value_bits(*problem.b_format) == 4);
-  const bool is_promoted =
-      is_8_bit && has_family(problem.arch, MmaFamily::wgmma) && problem.mma_kind != MmaKind::mma_f16;
+  const bool is_promoted = is_8_bit && has_family(problem.arch, MmaFamily::wgmma) && !is_mma_sync(problem.mma_kind);
   return problem.accumulation.value_or(is_promoted ? Accumulation::promoted : Accumulation::fast);
 }
 

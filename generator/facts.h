@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "spec/product_facts.h"
@@ -14,6 +15,15 @@ namespace tessera {
 /// Whose lengths are read: pages need the keys', which say where a sequence ends.
 UsedLengths used_lengths(const Fmha& problem);
 AttentionFacts attention_facts(const Fmha& problem);
+
+/// Whether a matrix instruction is one of mma.sync's.
+constexpr bool is_mma_sync(MmaKind kind) {
+  return kind != MmaKind::wgmma_f16 && kind != MmaKind::tcgen05_f16 && kind != MmaKind::tcgen05_f8f6f4;
+}
+constexpr bool is_mma_sync(const std::optional<MmaKind>& kind) { return kind && is_mma_sync(*kind); }
+/// Whether a pin names the instruction that kernels by mma.sync have for the operands. Where mma.sync is a target's own
+/// (sm_120 and sm_121), nothing else does; on others mma.f16 asks for those kernels whatever their operands.
+bool names_mma_sync(MmaKind pin, MmaKind own, Arch target);
 
 /// An element type as an operand's. Throws Error{unsupported} for one that no matrix instruction takes.
 OperandType operand_type(DType dtype);

@@ -76,6 +76,9 @@ Plan with_config(const Problem& problem, const typename Operator::Config& config
   Operator::visit_fields(
       config, [&](std::string_view name, const auto& value) { plan.fields.push_back(field_of(name, value)); });
   Operator::describe(config, plan);
+  // As flags have it: a Config by mma.sync need not tell operands apart.
+  for (ConfigField& field : plan.fields)
+    if (field.name == "mma_kind") field.typed = field.value = plan.mma_kind;
   plan.sources = [config](const Plan& of) { return sources_of<Operator>(config, of.kernel, of.launch); };
   return plan;
 }

@@ -12,4 +12,10 @@ inline constexpr std::int64_t kMaxHeads = 1 << 16;
 inline constexpr std::int64_t kMaxParts = 1 << 16;  ///< that are merged
 inline constexpr std::int64_t kMaxSms = 1 << 16;    ///< of a device
 
+/// Registers that a thread may have beside all of a multiprocessor's that launch bounds ask for.
+constexpr int registers_of_bounds(int threads, int ctas) {
+  const int share = 65536 / (threads * ctas) / 8 * 8;
+  return share < 255 ? share : 255;
+}
+
 }  // namespace tessera

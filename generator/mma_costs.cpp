@@ -1,5 +1,7 @@
 #include "generator/mma_costs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/targets.h"
@@ -11,6 +13,10 @@ std::vector<MmaDevice> mma_devices_of(Arch target) {
   if (target.number == 121) return {kDgxSpark};
   if (target.suffix == 'f') return {kRtx5090, kRtxPro6000, kDgxSpark};
   return {kRtx5090, kRtxPro6000};
+}
+
+const MmaDevice& mma_device_of(Arch target) {
+  return has_family(target, MmaFamily::wgmma) ? kHopperByMma : target.number == 121 ? kDgxSpark : kRtx5090;
 }
 
 CostSheet cost_sheet(const MmaDevice& device, double us, const UnitWork& work) {
@@ -29,6 +35,11 @@ CostSheet cost_sheet(const MmaDevice& device, double us, const UnitWork& work) {
                   return a.us < b.us;
                 })->name;
   return sheet;
+}
+
+std::string modelled_text(const CostSheet& sheet, double tensor_share, std::string_view beside) {
+  return fmt::format("{:.1f} us on {} ({}{}bound by {}, {:.0f} % of the tensor cores' rate)", sheet.us, sheet.device,
+                     beside, beside.empty() ? "" : ", ", sheet.limit, 100 * tensor_share);
 }
 
 }  // namespace tessera

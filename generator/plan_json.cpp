@@ -103,6 +103,7 @@ OrderedJson to_json(const Plan& plan, bool with_rejected) {
     json["tmem_columns"] = plan.tmem_columns;
   }
   json["entry_registers"] = plan.entry_registers;
+  if (plan.max_registers > 0) json["max_registers"] = plan.max_registers;
   json["roles"] = roles_json(plan);
   if (with_rejected) {
     json["reason"] = plan.reason;

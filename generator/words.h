@@ -94,7 +94,12 @@ inline constexpr Word<MmaKind> kMmaKindWords[] = {
     {MmaKind::wgmma_f16, "wgmma.f16", "MmaKind::wgmma_f16"},
     {MmaKind::tcgen05_f16, "tcgen05.f16", "MmaKind::tcgen05_f16"},
     {MmaKind::tcgen05_f8f6f4, "tcgen05.f8f6f4", "MmaKind::tcgen05_f8f6f4"},
-    {MmaKind::mma_f16, "mma.f16", "MmaKind::mma_f16"}};
+    {MmaKind::mma_f16, "mma.f16", "MmaKind::mma_f16"},
+    {MmaKind::mma_f8, "mma.f8", "MmaKind::mma_f8"},
+    {MmaKind::mma_i8, "mma.i8", "MmaKind::mma_i8"},
+    {MmaKind::mma_mxf4nvf4, "mma.mxf4nvf4", "MmaKind::mma_mxf4nvf4"},
+    {MmaKind::mma_mxf4, "mma.mxf4", "MmaKind::mma_mxf4"},
+    {MmaKind::mma_mxf8f6f4, "mma.mxf8f6f4", "MmaKind::mma_mxf8f6f4"}};
 inline constexpr Word<ProbabilityPath> kProbabilityPathWords[] = {
     {ProbabilityPath::tmem, "tmem", "ProbabilityPath::tmem"}, {ProbabilityPath::smem, "smem", "ProbabilityPath::smem"}};
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "generator/attention/attention_quantize_cost.h"
 #include "generator/attention/nvfp4_buffers.h"
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
@@ -234,6 +235,17 @@ std::string AttentionQuantizeOperator::merit(const Config&, const AttentionQuant
   return "a CTA for each block of 128 queries, keys and values";
 }
 
+std::vector<CostSheet> AttentionQuantizeOperator::costs(const Config& config, const AttentionQuantize& problem) {
+  std::vector<CostSheet> sheets;
+  if (problem.arch.compute_major() != 12) return sheets;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
+    const attention_quantize::AttentionQuantizeCost cost =
+        attention_quantize::attention_quantize_cost(config, problem, device);
+    sheets.push_back(cost_sheet(device, cost.us, cost.work));
+  }
+  return sheets;
+}
+
 std::string AttentionQuantizeOperator::label(const Config& config) {
   return fmt::format("{} threads, head_dim {}", attention_quantize::kThreads, config.head_dim);
 }
@@ -293,6 +305,7 @@ void AttentionQuantizeOperator::describe(const Config& config, Plan& plan) {
                 {{"keys without their mean, being written", "quantise", "barrier of the CTA"},
                  {"keys without their mean", "quantise", "end"}}}};
   plan.smem_bytes = attention_quantize::smem_bytes(config);
+  plan.max_registers = registers_of_bounds(attention_quantize::kThreads, attention_quantize::kMinCtas);
   plan.roles = {{.name = "quantise", .first_warp = 0, .warps = attention_quantize::kThreads / 32, .registers = 0}};
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }

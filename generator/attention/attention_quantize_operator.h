@@ -21,6 +21,8 @@ struct AttentionQuantizeOperator {
   static std::vector<Config> candidates(const AttentionQuantize& problem);
   static double score(const Config&, const AttentionQuantize&) { return 1; }
   static std::string merit(const Config& config, const AttentionQuantize& problem);
+  /// Of sm_120 and sm_121; see attention_quantize_cost.h.
+  static std::vector<CostSheet> costs(const Config& config, const AttentionQuantize& problem);
   static std::string subject(const Config& config);
   static std::string label(const Config& config);
   static std::string explain(const Config& config, const Verdict& verdict);

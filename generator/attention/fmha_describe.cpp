@@ -115,7 +115,7 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
                        .swizzle = std::string(to_word(config.swizzle)),
                        .use = use};
   };
-  plan.mma_kind = fmha::uses_mma_sync(config) && is_8_bit(config.facts) ? "mma.f8" : to_word(config.mma_kind);
+  plan.mma_kind = to_word(fmha::uses_mma_sync(config) ? mma_sync_kind(config.facts) : config.mma_kind);
   const auto plain = [](const char* name, std::string_view type, const char* use) {
     return OperandPlan{.name = name, .dtype = std::string(type), .tensor_map_type = {}, .swizzle = {}, .use = use};
   };

@@ -24,6 +24,8 @@ std::string head_dims_name(const AttentionFacts& facts) {
   return name;
 }
 
+MmaKind mma_sync_kind(const AttentionFacts& facts) { return is_8_bit(facts) ? MmaKind::mma_f8 : MmaKind::mma_f16; }
+
 std::string places_name(const AttentionFacts& facts) {
   std::string name;
   if (facts.window != Window::none) name += facts.window == Window::chunked ? "_chunked" : "_window";

@@ -18,6 +18,9 @@ std::string head_dims_name(const AttentionFacts& facts);
 /// "_window_usedk_paged16": what a kernel's name says of which keys a query sees and where they lie.
 std::string places_name(const AttentionFacts& facts);
 
+/// The instruction of kernels by mma.sync, whose Configs have mma_f16 for all operands.
+MmaKind mma_sync_kind(const AttentionFacts& facts);
+
 /// Those of two pools beside q, k, v, o and lse. swizzle: of the window's tensor maps; empty: threads load it. Where
 /// values are a part of keys: swa_k, lists and their lengths.
 std::vector<OperandPlan> listed_operands(const std::string& dtype);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <utility>
 
 #include "generator/attention/fmha_cost.h"
 #include "tessera/targets.h"
@@ -29,6 +28,11 @@ constexpr Hint kUsualListed = 2048, kUsualWindow = 128;  // of a query's list, a
 
 double size_of(Hint hint, Hint usual) { return static_cast<double>(hint < 0 ? usual : std::max<Hint>(hint, 1)); }
 
+/// Of one multiprocessor and cycle.
+double products_of(const fmha::Config& c, const MmaDevice& device) {
+  return device.products * (is_8_bit(c.facts) ? device.fp8 : 1);
+}
+
 struct Step {
   double tensor, exponentials, issue, smem, l2;
 };
@@ -39,7 +43,7 @@ Step step_of(const fmha::Config& c, const MmaDevice& device) {
   const double keys = c.tile_n * bytes_of_keys(c.facts, columns);
   const double queries = fmha::holds_queries(c) ? 0 : 2.0 * c.tile_m * fmha::qk_columns(c);
   const double widened = widens_keys(c.facts) ? readers * c.tile_n * columns : 0;
-  return {.tensor = scores * columns / device.products / (is_8_bit(c.facts) ? device.fp8 : 1),
+  return {.tensor = scores * columns / products_of(c, device),
           .exponentials = scores / kMmaExponentialsPerCycle,
           .issue = (scores * kIssuePerScore + widened * kIssuePerWidened) / kMmaIssuePerCycle,
           .smem = (keys * (readers + 1) + queries) / kMmaSmemBytesPerCycle,
@@ -55,15 +59,6 @@ double step_cycles_of(const fmha::Config& c, const Step& s) {
   if (c.stages == 1) loads += s.tensor / 2;
   return kWaitCycles +
          std::max({ctas * s.tensor, ctas * s.exponentials, ctas * s.issue, ctas * s.smem, ctas * s.l2, alone, loads});
-}
-
-std::string_view limit_of(const Step& s) {
-  const std::pair<double, std::string_view> parts[] = {{s.tensor, "tensor cores"},
-                                                       {s.exponentials, "exponentials"},
-                                                       {s.issue, "instructions"},
-                                                       {s.smem, "shared memory"},
-                                                       {s.l2, "the L2"}};
-  return std::max_element(std::begin(parts), std::end(parts))->second;
 }
 
 /// Keys that a tile walks over, in the mean.
@@ -117,13 +112,8 @@ FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice&
   cost.cycles = kStartCycles + (fmha::is_split(c) ? kMergeKernelCycles : 0) + std::max(computed, memory) +
                 kUncovered * std::min(computed, memory);
   cost.us = cost.cycles / device.device.clock_ghz / 1000;
-  cost.limit = memory > computed ? "memory" : limit_of(step);
-  cost.tensor_share = heads_q * queries * seen * columns / (device.products * device.device.sms) / cost.cycles;
+  cost.tensor_share = heads_q * queries * seen * columns / (products_of(c, device) * device.device.sms) / cost.cycles;
   return cost;
-}
-
-const MmaDevice& mma_device_of(Arch target) {
-  return has_family(target, MmaFamily::wgmma) ? kHopperByMma : target.number == 121 ? kDgxSpark : kRtx5090;
 }
 
 }  // namespace tessera

@@ -7,8 +7,6 @@
 // steps, its Q and its stores, tiles are dealt out in rounds, and a launch takes at least what memory needs.
 #pragma once
 
-#include <string_view>
-
 #include "generator/mma_costs.h"
 #include "generator/model_device.h"
 #include "spec/fmha.h"
@@ -19,15 +17,11 @@ namespace tessera {
 struct FmhaMmaCost {
   double cycles = 0;
   double us = 0;
-  std::string_view limit;   ///< what takes longest: "tensor cores", "memory", ..
-  double tensor_share = 0;  ///< of the tensor cores' rate
+  double tensor_share = 0;  ///< of the rate that the tensor cores have for these operands
   UnitWork work;
 };
 
 /// Sizes that no hint tells count as 4,096 queries and keys of 32 heads.
 FmhaMmaCost fmha_mma_cost(const fmha::Config& config, const Fmha& problem, const MmaDevice& device);
-
-/// The device that choices for a target go by.
-const MmaDevice& mma_device_of(Arch target);
 
 }  // namespace tessera

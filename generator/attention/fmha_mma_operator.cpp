@@ -57,7 +57,7 @@ fmha::Config widest_config(const Fmha& p, int tile_m, int tile_n, int stages) {
 
 bool FmhaMmaOperator::serves(const Fmha& problem) {
   if (has_family(problem.arch, MmaFamily::tcgen05)) return false;
-  return !has_family(problem.arch, MmaFamily::wgmma) || problem.mma_kind == MmaKind::mma_f16;
+  return !has_family(problem.arch, MmaFamily::wgmma) || is_mma_sync(problem.mma_kind);
 }
 
 void FmhaMmaOperator::require_facts(const Fmha& problem) {
@@ -65,12 +65,18 @@ void FmhaMmaOperator::require_facts(const Fmha& problem) {
   const auto refuse = [&](std::string_view what, std::string_view remedy) {
     throw Error(ErrorKind::unsupported,
                 fmt::format("fmha has no kernel for {} {}{}{}", what,
-                            is_hopper ? "with mma_kind mma.f16" : "on " + problem.arch.to_string(),
+                            is_hopper ? fmt::format("with mma_kind {}", to_word(*problem.mma_kind))
+                                      : "on " + problem.arch.to_string(),
                             is_hopper || !remedy.empty() ? ": take " : "", is_hopper ? "wgmma.f16" : remedy));
   };
-  if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_f16)
-    throw Error(ErrorKind::unsupported, fmt::format("fmha has no kernel for mma_kind {} on {}: take mma.f16",
-                                                    to_word(*problem.mma_kind), problem.arch.to_string()));
+  const MmaKind own = mma_sync_kind(attention_facts(problem));
+  if (problem.mma_kind && !names_mma_sync(*problem.mma_kind, own, problem.arch))
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("fmha has no kernel for mma_kind {} with dtype {} on {}: take {}{}", to_word(*problem.mma_kind),
+                    to_word(problem.dtype), problem.arch.to_string(), is_hopper ? "wgmma.f16 or " : "", to_word(own)));
+  Fmha of_family = problem;
+  of_family.mma_kind = MmaKind::mma_f16;
   const int columns = problem.head_dim_v.value_or(problem.head_dim);
   if (problem.v_is_k == VIsK::on)
     refuse("v_is_k (O of 16 rows of 512 columns: 256 registers a thread, 255 there are)", "");
@@ -78,7 +84,7 @@ void FmhaMmaOperator::require_facts(const Fmha& problem) {
     refuse(fmt::format("head_dim_v {} (O of 16 rows: {} registers a thread, {} there are)", columns, columns / 2,
                        kMostRegisters),
            "");
-  FmhaOperator::require_facts(problem);
+  FmhaOperator::require_facts(of_family);
   if (is_8_bit(attention_facts(problem)) && problem.tile_m == fmha::kRowsOfWarpMma)
     refuse("dtype e4m3 with tile_m 16", "tile_m 64");
   if (problem.tile_m == fmha::kRowsOfWarpMma && problem.kv_pools != KvPools::dense)
@@ -114,9 +120,8 @@ std::string FmhaMmaOperator::merit(const Config& config, const Fmha& problem) {
   std::string text;
   for (const MmaDevice& device : mma_devices_of(problem.arch)) {
     const FmhaMmaCost cost = fmha_mma_cost(config, of_mma(problem), device);
-    text += fmt::format("{}{:.1f} us on {} (bound by {}, {:.0f} % of the tensor cores' rate)",
-                        text.empty() ? "modelled (never measured) at " : ", ", cost.us, device.name, cost.limit,
-                        100 * cost.tensor_share);
+    text += text.empty() ? "modelled (never measured) at " : ", ";
+    text += modelled_text(cost_sheet(device, cost.us, cost.work), cost.tensor_share);
   }
   return text;
 }

@@ -60,14 +60,17 @@ void FmhaNvfp4Operator::require_facts(const Fmha& problem) {
   if (problem.kv_pools != KvPools::dense)
     refuse("kv_pools", to_word(problem.kv_pools),
            "16 keys share a scale of v and 64 a unit, and a list has single ones");
-  if (problem.page_size) refuse("page_size", number(*problem.page_size));
+  if (problem.page_size)
+    refuse("page_size", number(*problem.page_size),
+           "keys in pages become dense where they are quantised (attention_quantize), take kv_layout dense");
   if (problem.v_is_k != VIsK::off)
     refuse("v_is_k", to_word(problem.v_is_k), "scales of k are for columns of a key, those of v for keys of a column");
   if (problem.kv_dtype) refuse("kv_dtype", to_word(*problem.kv_dtype));
   if (problem.v_layout != Layout::mn_major)
     refuse("v_layout", to_word(problem.v_layout), "v comes in the units that attention_quantize writes");
   if (problem.swizzle) refuse("swizzle", to_word(*problem.swizzle));
-  if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_f16) refuse("mma_kind", to_word(*problem.mma_kind));
+  if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_mxf4nvf4)
+    refuse("mma_kind", to_word(*problem.mma_kind), "take mma.mxf4nvf4");
   if (problem.p_path) refuse("p_path", to_word(*problem.p_path));
   if (problem.cta_group) refuse("cta_group", number(*problem.cta_group));
   if (problem.kv_copy) refuse("kv_copy", to_word(*problem.kv_copy));
@@ -199,7 +202,7 @@ std::string FmhaNvfp4Operator::kernel_name(Arch arch, const Config& config) {
 }
 
 void FmhaNvfp4Operator::describe(const Config& config, Plan& plan) {
-  plan.mma_kind = to_word(MmaKind::mma_f16);
+  plan.mma_kind = to_word(MmaKind::mma_mxf4nvf4);
   const auto units = [](const char* name, const char* use) {
     OperandPlan operand = plain_operand(name, "e2m1", use);
     operand.scale_type = "ue4m3";

@@ -350,7 +350,8 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("promote_every {} with dtype {}, whose sums are fp32: take 0", found,
                          to_word(config.facts.dtype));
     case Rule::tile_n_not_multiple_of_16:
-      return fmt::format("tile_n {}, a multiple of {} needed (wgmma K of P V)", found, bound);
+      return fmt::format("tile_n {}, a multiple of {} needed ({} K of P V)", found, bound,
+                         fmha::uses_mma_sync(config) ? "mma.sync" : "wgmma");
     case Rule::tile_n_out_of_range:
       return fmt::format("tile_n {}, at most {} allowed (wgmma N)", found, bound);
     case Rule::q_stages_out_of_range:
@@ -370,7 +371,7 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers beside the exchange)", found,
                          bound);
     case Rule::tile_m_of_warps:
-      return fmt::format("tile_m {} with mma_kind mma.f16, {}, 64, 128 or 256 needed", found, bound);
+      return fmt::format("tile_m {} by mma.sync, {}, 64, 128 or 256 needed", found, bound);
     case Rule::facts_of_warps:
       if (fmha::has_pools(config) || config.facts.v_layout == Layout::k_major)
         return fmt::format("tile_m 16 with {}: warps that share a block's keys have no code for it: take tile_m 64",

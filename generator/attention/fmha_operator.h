@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/attention/fmha_facts.h"
 #include "generator/fact_fields.h"
+#include "generator/facts.h"
 #include "spec/fmha_tiles.h"
 #include "tessera/plan.h"
 
@@ -20,7 +22,7 @@ struct FmhaOperator {
   static constexpr std::string_view kName = "fmha";
 
   /// Whether mma.sync is not pinned: see fmha_mma_operator.h.
-  static bool serves(const Fmha& problem) { return problem.mma_kind != MmaKind::mma_f16; }
+  static bool serves(const Fmha& problem) { return !is_mma_sync(problem.mma_kind); }
   /// Throws Error{unsupported} for a head_dim or type that no kernel is made for.
   static void require_facts(const Fmha& problem);
   /// In order of preference among equal scores; not empty, may repeat. Pins are obeyed, legal or not.
@@ -69,12 +71,14 @@ struct FmhaOperator {
     visit("promote_every", promote_every);
     visit("sm_smem_bytes", sm_smem_bytes);
   }
-  /// Those that a Problem may pin: of dense keys no size of pages.
+  /// Those that a Problem may pin: of dense keys no size of pages; the instruction by the operands' name.
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
     visit_fields(config, [&](std::string_view name, const auto& value) {
+      if (name == "mma_kind") return;
       if (config.facts.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
     });
+    visit("mma_kind", fmha::uses_mma_sync(config) ? mma_sync_kind(config.facts) : config.mma_kind);
   }
 };
 

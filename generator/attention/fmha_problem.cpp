@@ -124,7 +124,10 @@ std::span<const Selector> fmha_fields() {
       field<&Fmha::tile_n>("tile-n", "tile_n", "keys of one step"),
       field<&Fmha::stages>("stages", "stages", "slots of the ring of key and value tiles"),
       field<&Fmha::swizzle>("swizzle", "swizzle", "how TMA permutes a tile in shared memory"),
-      field<&Fmha::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
+      offer(field<&Fmha::mma_kind>(
+                "mma-kind", "mma_kind",
+                "matrix instruction, as plan shows it (wgmma.f16, tcgen05.f16, mma.f16, mma.mxf4nvf4, ..)"),
+            {"wgmma.f16", "tcgen05.f16", "tcgen05.f8f6f4", "mma.f16", "mma.f8", "mma.mxf4nvf4"}),
       field<&Fmha::p_path>("p-path", "p_path", "how probabilities reach the second product (tcgen05 only)"),
       field<&Fmha::cta_group>("cta-group", "cta_group", "CTAs that share a tile: 1 or 2 (tcgen05 only)"),
       field<&Fmha::pack_gqa>("pack-gqa", "pack_gqa", "query heads of a key head that share a tile's rows; 1: none"),

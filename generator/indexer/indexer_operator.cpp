@@ -8,6 +8,7 @@
 
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
+#include "generator/facts.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
 #include "generator/indexer/indexer_launch.h"
@@ -68,7 +69,7 @@ std::vector<Config> candidates_of(const Indexer& problem, MmaKind mma_kind) {
       mma_kind == MmaKind::tcgen05_f16 ? std::span<const int>(kConsumersOfTcgen05) : kConsumers;
   for (const int tile_q : kTileQueries)
     for (const int consumers : of_family) {
-      Config c = facts_of(problem, problem.mma_kind.value_or(mma_kind));
+      Config c = facts_of(problem, mma_kind);
       c.tile_q = problem.tile_q.value_or(indexer::is_paged(c) ? c.next_n : tile_q);
       c.consumers = problem.consumers.value_or(consumers);
       c.stages = problem.stages.value_or(c.consumers < 1 ? 1 : best_stages(c));
@@ -79,15 +80,22 @@ std::vector<Config> candidates_of(const Indexer& problem, MmaKind mma_kind) {
 
 void refuse_mma_kind(const Indexer& problem) {
   throw Error(ErrorKind::unsupported,
-              fmt::format("mma_kind {} for {}: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for "
-                          "sm_100 and sm_103, and mma.f16 for every target",
-                          to_word(*problem.mma_kind), problem.arch.to_string()));
+              fmt::format("mma_kind {} with format {} for {}: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for sm_100 "
+                          "and sm_103, and {} for {}",
+                          to_word(*problem.mma_kind), to_word(problem.format), problem.arch.to_string(),
+                          to_word(IndexerOperator::kind_of(facts_of(problem, MmaKind::mma_f16))),
+                          problem.arch.compute_major() == 12 ? "sm_120 and sm_121" : "every target"));
 }
 
 }  // namespace
 
-bool IndexerOperator::serves(const Indexer& problem) { return problem.mma_kind != MmaKind::mma_f16; }
-bool IndexerTcgen05Operator::serves(const Indexer& problem) { return problem.mma_kind != MmaKind::mma_f16; }
+MmaKind IndexerOperator::kind_of(const Config& c) {
+  if (c.mma_kind != MmaKind::mma_f16 || indexer::widens(c)) return c.mma_kind;
+  return indexer::is_fp4(c) ? MmaKind::mma_mxf4 : MmaKind::mma_f8;
+}
+
+bool IndexerOperator::serves(const Indexer& problem) { return !is_mma_sync(problem.mma_kind); }
+bool IndexerTcgen05Operator::serves(const Indexer& problem) { return !is_mma_sync(problem.mma_kind); }
 bool IndexerMmaOperator::serves(const Indexer&) { return true; }
 
 void IndexerOperator::require_facts(const Indexer& problem) {
@@ -97,7 +105,9 @@ void IndexerTcgen05Operator::require_facts(const Indexer& problem) {
   if (problem.mma_kind && *problem.mma_kind != MmaKind::tcgen05_f16) refuse_mma_kind(problem);
 }
 void IndexerMmaOperator::require_facts(const Indexer& problem) {
-  if (problem.mma_kind && *problem.mma_kind != MmaKind::mma_f16) refuse_mma_kind(problem);
+  if (!problem.mma_kind) return;
+  const MmaKind own = kind_of(facts_of(problem, MmaKind::mma_f16));
+  if (!names_mma_sync(*problem.mma_kind, own, problem.arch)) refuse_mma_kind(problem);
 }
 
 std::vector<Config> IndexerOperator::candidates(const Indexer& problem) {
@@ -268,7 +278,7 @@ void IndexerOperator::describe(const Config& c, Plan& plan) {
     plan.operands.push_back(plain_operand("ke", "s32", "read"));
   }
   plan.operands.push_back(plain_operand("scores", to_word(c.score_dtype), "written"));
-  plan.mma_kind = to_word(c.mma_kind);
+  plan.mma_kind = to_word(kind_of(c));
   plan.smem_bytes = indexer::smem_bytes(c);
   const indexer::SmemLayout layout = indexer::smem_layout(c);
   const int slots = indexer::kQuerySlots;
@@ -340,8 +350,10 @@ std::span<const Selector> indexer_fields() {
       field<&Indexer::score_columns>("score-columns", "score_columns",
                                      "column of a score: its key, or the key's place in the range (compressed)"),
       field<&Indexer::outside>("outside", "outside", "what columns outside of a query's range get"),
-      offer(field<&Indexer::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
-            {"wgmma.f16", "tcgen05.f16", "mma.f16"}),
+      offer(field<&Indexer::mma_kind>(
+                "mma-kind", "mma_kind",
+                "matrix instruction, as plan shows it (wgmma.f16, tcgen05.f16, mma.f16, mma.mxf4nvf4, ..)"),
+            {"wgmma.f16", "tcgen05.f16", "mma.f16", "mma.f8", "mma.mxf4"}),
       field<&Indexer::tile_q>("tile-q", "tile_q", "queries of a tile"),
       field<&Indexer::consumers>("consumers", "consumers",
                                  "warpgroups that multiply or take sums, a tile of 64 keys each, 128 with tcgen05"),

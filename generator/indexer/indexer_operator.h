@@ -32,6 +32,17 @@ struct IndexerOperator {
   static std::string call(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
 
+  /// The instruction by its operands: Configs by mma.sync have mma_f16 for all of them.
+  static MmaKind kind_of(const Config& config);
+
+  /// Those that a Problem may pin.
+  template <class Visit>
+  static void visit_pins(const Config& config, Visit&& visit) {
+    visit_fields(config, [&](std::string_view name, const auto& value) {
+      if (name != "mma_kind") visit(name, value);
+    });
+    visit("mma_kind", kind_of(config));
+  }
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
     const auto& [heads, head_dim, format, score_dtype, kv_layout, page_size, next_n, context_lengths, score_columns,

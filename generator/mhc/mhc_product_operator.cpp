@@ -163,8 +163,8 @@ double MhcProductOperator::score(const Config& config, const MhcProduct& problem
   for (const int ctas : kClusters)
     if (tiles * ctas <= (ctas > 2 ? 1 : 2) * kMultiprocessors) best_ctas = ctas;
   const auto distance = [](double x, double y) { return std::abs(std::log2(x / y)); };
-  return -distance(mhc_product::rows_of_cta(config), static_cast<double>(best_rows)) -
-         0.5 * distance(config.ctas, best_ctas);
+  return std::exp2(-distance(mhc_product::rows_of_cta(config), static_cast<double>(best_rows)) -
+                   0.5 * distance(config.ctas, best_ctas));
 }
 
 std::string MhcProductOperator::merit(const Config& config, const MhcProduct&) {

@@ -5,7 +5,6 @@
 #include <initializer_list>
 
 #include "generator/model_device.h"
-#include "tessera/targets.h"
 
 namespace tessera::gemm_mma {
 
@@ -49,7 +48,7 @@ double smooth_max(std::initializer_list<double> values) {
 }  // namespace
 
 GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem) {
-  return gemm_mma_cost(c, problem, has_family(problem.arch, MmaFamily::wgmma) ? kHopperByMma : kRtx5090);
+  return gemm_mma_cost(c, problem, mma_device_of(problem.arch));
 }
 
 GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem, const MmaDevice& rates) {
@@ -97,7 +96,6 @@ GemmMmaCost gemm_mma_cost(const Config& c, const Gemm& problem, const MmaDevice&
   cost.cycles = kLaunchCycles + std::max(computed, memory) + kLesserShare * std::min(computed, memory);
   cost.us = cost.cycles / rates.device.clock_ghz / 1000;
   cost.rounds = static_cast<long long>(std::min(rounds, 9e18));
-  cost.is_memory_bound = memory > computed;
   // Instructions of a step: products of 16 rows, 8 columns and 32 bytes of k, and ldmatrix of 512 bytes.
   const double instructions = tile_m * gemm_mma::sum_columns(c) * gemm_mma::kStepBytes / (16 * 8 * 32) + fetched / 512;
   const double smem = (slot_bytes + fetched) / kMmaSmemBytesPerCycle, l2 = slot_bytes / rates.l2_bytes;

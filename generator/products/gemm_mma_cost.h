@@ -19,8 +19,7 @@ struct GemmMmaCost {
   double cycles = 0;
   double us = 0;
   long long rounds = 0;     ///< tiles that a CTA takes one after the other
-  double tensor_share = 0;  ///< of the tensor cores' rate
-  bool is_memory_bound = false;
+  double tensor_share = 0;  ///< of the rate that the tensor cores have for these operands
   UnitWork work;
 };
 

@@ -39,6 +39,14 @@ std::pair<int, int> tile_of(const Config& c) {
 
 int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
 
+MmaKind kind_of(const Config& c) {
+  if (c.facts.a_type == OperandType::nvfp4) return MmaKind::mma_mxf4nvf4;
+  if (gemm_mma::is_scaled(c)) return gemm_mma::element_bits(c) == 4 ? MmaKind::mma_mxf4 : MmaKind::mma_mxf8f6f4;
+  if (gemm_mma::element_bits(c) == 16) return MmaKind::mma_f16;
+  return gemm_mma::is_integer(c) ? MmaKind::mma_i8 : MmaKind::mma_f8;
+}
+MmaKind kind_of(const Gemm& p) { return kind_of(Config{.facts = product_facts(p)}); }
+
 /// The kind that a target has by itself, where there is a word for it.
 std::optional<MmaKind> own_kind(const Gemm& p) {
   const bool is_16_bit = !p.format && (p.dtype == DType::bf16 || p.dtype == DType::f16);
@@ -48,7 +56,7 @@ std::optional<MmaKind> own_kind(const Gemm& p) {
     if (!p.format && (p.dtype == DType::e4m3 || p.dtype == DType::e5m2)) return MmaKind::tcgen05_f8f6f4;
     return std::nullopt;
   }
-  return MmaKind::mma_f16;
+  return kind_of(p);
 }
 
 std::string types_text(const Config& c) {
@@ -68,8 +76,8 @@ std::vector<Config> without_spills(std::vector<Config> list) {
 
 void require_kind(const Gemm& p) {
   if (!p.mma_kind) return;
+  if (!has_family(p.arch, MmaFamily::tcgen05) && names_mma_sync(*p.mma_kind, kind_of(p), p.arch)) return;
   const std::optional<MmaKind> own = own_kind(p);
-  if (*p.mma_kind == MmaKind::mma_f16 && !has_family(p.arch, MmaFamily::tcgen05)) return;
   throw Error(ErrorKind::unsupported,
               fmt::format("gemm has no kernel for mma_kind {} with dtype {} on {}: {}", to_word(*p.mma_kind),
                           p.format ? to_word(*p.format) : to_word(p.dtype), p.arch.to_string(),
@@ -89,8 +97,8 @@ void require_pins(const Gemm& p) {
 }  // namespace
 
 bool GemmMmaOperator::serves(const Gemm& problem) {
-  if (problem.mma_kind && problem.mma_kind != own_kind(problem)) return true;
-  return !has_family(problem.arch, MmaFamily::wgmma) && !has_family(problem.arch, MmaFamily::tcgen05);
+  if (!has_family(problem.arch, MmaFamily::wgmma) && !has_family(problem.arch, MmaFamily::tcgen05)) return true;
+  return problem.mma_kind && problem.mma_kind != own_kind(problem);
 }
 
 void GemmMmaOperator::require_facts(const Gemm& problem) {
@@ -167,32 +175,42 @@ constexpr double kWorthSaying = 0.95;  // of the time that it takes as it is
 
 BlockFormat mxfp8_of(DType dtype) { return dtype == DType::e4m3 ? BlockFormat::mxfp8_e4m3 : BlockFormat::mxfp8_e5m2; }
 
-/// Of e4m3 and e5m2, whose sums have half the rate on GeForce: what the same bytes take with scales of one, where that
-/// is less.
-std::string word_on_unit_scales(const Config& c, const Gemm& problem, double us) {
+/// Of e4m3 and e5m2, whose sums have half the rate on a GeForce card: what the same bytes take with scales of one, and
+/// on which of the target's devices that is less.
+std::string word_on_unit_scales(const Config& c, const Gemm& problem) {
   const bool is_plain_fp8 = !gemm_mma::is_scaled(c) && gemm::is_8_bit(gemm_mma::a_dtype(c));
   if (!is_plain_fp8 || problem.arch.compute_major() != 12) return "";
   Gemm scaled = problem;
+  scaled.mma_kind.reset();
   scaled.format = mxfp8_of(problem.dtype);
   scaled.b_format = mxfp8_of(problem.b_dtype.value_or(problem.dtype));
-  double least = us * kWorthSaying;
-  for (const Config& other : GemmMmaOperator::candidates(scaled))
-    if (why_invalid(other).ok()) least = std::min(least, gemm_mma_cost(other, scaled).us);
-  if (least >= us * kWorthSaying) return "";
-  return fmt::format(
-      "; sums of plain {} have half the rate here: as {} with every scale 1 (byte 127), k a multiple of 32 and the "
-      "factors in alpha, modelled at {:.1f} us",
-      types_text(c), types_text(GemmMmaOperator::candidates(scaled).front()), least);
+  const std::vector<Config> others = GemmMmaOperator::candidates(scaled);
+  std::string text;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
+    if (device.mx8 <= device.fp8) continue;
+    const double worth_saying = gemm_mma_cost(c, problem, device).us * kWorthSaying;
+    double least = worth_saying;
+    for (const Config& other : others)
+      if (why_invalid(other).ok()) least = std::min(least, gemm_mma_cost(other, scaled, device).us);
+    if (least >= worth_saying) continue;
+    text += fmt::format(
+        "; on {} sums of plain {} have half the rate: as {} with every scale 1 (byte 127), k a multiple of 32 and the "
+        "factors in alpha, modelled at {:.1f} us there",
+        device.name, types_text(c), types_text(others.front()), least);
+  }
+  return text;
 }
 
 }  // namespace
 
 std::string GemmMmaOperator::merit(const Config& config, const Gemm& problem) {
-  const GemmMmaCost cost = gemm_mma_cost(config, problem);
-  return fmt::format("modelled (never measured) at {:.1f} us in {}, {}{}", cost.us, counted(cost.rounds, "round"),
-                     cost.is_memory_bound ? std::string("bound by memory")
-                                          : fmt::format("{:.0f} % of the tensor cores' rate", 100 * cost.tensor_share),
-                     word_on_unit_scales(config, problem, cost.us));
+  std::string text;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
+    const GemmMmaCost cost = gemm_mma_cost(config, problem, device);
+    text += text.empty() ? "modelled (never measured) at " : ", ";
+    text += modelled_text(cost_sheet(device, cost.us, cost.work), cost.tensor_share, counted(cost.rounds, "round"));
+  }
+  return text + word_on_unit_scales(config, problem);
 }
 
 std::vector<CostSheet> GemmMmaOperator::costs(const Config& config, const Gemm& problem) {
@@ -365,12 +383,6 @@ void add_operands(const Config& c, Plan& plan) {
   }
 }
 
-std::string kind_name(const Config& c) {
-  if (c.facts.a_type == OperandType::nvfp4) return "mma.mxf4nvf4";
-  if (gemm_mma::is_scaled(c)) return gemm_mma::element_bits(c) == 4 ? "mma.mxf4" : "mma.mxf8f6f4";
-  return gemm_mma::element_bits(c) == 16 ? "mma.f16" : gemm_mma::is_integer(c) ? "mma.i8" : "mma.f8";
-}
-
 void add_smem(const Config& c, Plan& plan) {
   const gemm_mma::SmemLayout layout = gemm_mma::smem_layout(c);
   const std::string a = gemm_mma::is_swapped(c) ? "B" : "A", b = gemm_mma::is_swapped(c) ? "A" : "B";
@@ -438,11 +450,11 @@ GemmLaunch launch_of(const Config& config) {
 }  // namespace
 
 void GemmMmaOperator::describe(const Config& config, Plan& plan) {
-  plan.mma_kind = kind_name(config);
+  plan.mma_kind = to_word(kind_of(config));
   add_smem(config, plan);
   const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
   const bool moves_registers = budget.consumer != budget.entry;
-  if (moves_registers) plan.entry_registers = budget.entry;
+  (moves_registers ? plan.entry_registers : plan.max_registers) = budget.entry;
   for (int i = 0; i < gemm_mma::num_roles(config); ++i) {
     const gemm_mma::Role role = gemm_mma::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, moves_registers ? role.registers : 0});

@@ -156,7 +156,9 @@ std::span<const Selector> gemm_fields() {
       field<&Gemm::swap_ab>("swap-ab", "swap_ab",
                             "whether b gives wgmma or mma.sync its rows, and a its columns: d transposed"),
       field<&Gemm::raster>("raster", "raster", "tiles of clusters along m walked before the next along n"),
-      field<&Gemm::mma_kind>("mma-kind", "mma_kind", "matrix instruction"),
+      field<&Gemm::mma_kind>(
+          "mma-kind", "mma_kind",
+          "matrix instruction, as plan shows it (wgmma.f16, tcgen05.f16, mma.f16, mma.mxf4nvf4, ..)"),
       field<&Gemm::m>("m", "m", "expected rows of d"),
       field<&Gemm::n>("n", "n", "expected columns of d"),
       field<&Gemm::k>("k", "k", "expected products of a sum"),

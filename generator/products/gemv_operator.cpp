@@ -10,7 +10,9 @@
 
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
+#include "generator/launch_limits.h"
 #include "generator/operator_words.h"
+#include "generator/products/gemv_cost.h"
 #include "generator/words.h"
 #include "tessera/error.h"
 
@@ -145,6 +147,16 @@ std::string GemvOperator::merit(const Config& config, const Gemv& problem) {
                      fmt::format("{:.0f} %", 100 * work_share(config, problem)));
 }
 
+std::vector<CostSheet> GemvOperator::costs(const Config& config, const Gemv& problem) {
+  std::vector<CostSheet> sheets;
+  if (problem.arch.compute_major() != 12) return sheets;
+  for (const MmaDevice& device : mma_devices_of(problem.arch)) {
+    const gemv::GemvCost cost = gemv::gemv_cost(config, problem, device);
+    sheets.push_back(cost_sheet(device, cost.us, cost.work));
+  }
+  return sheets;
+}
+
 std::string GemvOperator::label(const Config& config) {
   return fmt::format("{} a warp, {} a row", counted(config.warp_rows, "row"), counted(config.k_warps, "warp"));
 }
@@ -207,6 +219,7 @@ void GemvOperator::describe(const Config& config, Plan& plan) {
                 {{"sums of each warp, being written", "multiply", "barrier of the CTA"},
                  {"sums of each warp", "multiply", "end"}}}};
   plan.smem_bytes = gemv::smem_bytes(config);
+  plan.max_registers = registers_of_bounds(gemv::kNumThreads, gemv::min_ctas(config));
   plan.roles = {{.name = "multiply", .first_warp = 0, .warps = gemv::kWarps, .registers = 0}};
   plan.launch = launch_of(config, plan.arch.to_string(), plan.kernel);
 }

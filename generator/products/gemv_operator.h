@@ -21,6 +21,8 @@ struct GemvOperator {
   static std::vector<Config> candidates(const Gemv& problem);
   static double score(const Config& config, const Gemv& problem);
   static std::string merit(const Config& config, const Gemv& problem);
+  /// Of sm_120 and sm_121; see gemv_cost.h.
+  static std::vector<CostSheet> costs(const Config& config, const Gemv& problem);
   static std::string subject(const Config& config);
   static std::string label(const Config& config);
   static std::string explain(const Config& config, const Verdict& verdict);

@@ -104,7 +104,7 @@ void require_no_facts_of_wgmma(const Gemm& problem, bool has_gather) {
               fmt::format("gemm: a_scale_block = {}, b_scale_block = {}: products with fp32 factors of blocks of 128 "
                           "have kernels for sm_90a (wgmma), none for {}: take mxfp8 where the instruction has scales",
                           to_word(problem.a_scale_block), to_word(problem.b_scale_block),
-                          problem.mma_kind == MmaKind::mma_f16 ? "mma.sync" : problem.arch.to_string()));
+                          is_mma_sync(problem.mma_kind) ? "mma.sync" : problem.arch.to_string()));
 }
 
 void add_quantized_operands(BlockFormat format, std::vector<OperandPlan>& operands) {

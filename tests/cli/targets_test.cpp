@@ -72,5 +72,30 @@ TEST_CASE("check names targets whose kernel is there and loads on the same devic
   CHECK(instead("sm_90a", "64") == Json::array());
 }
 
+TEST_CASE("check and plan say which code of a family does not load on its other devices, doctor why") {
+  Terminal terminal;
+  CHECK(terminal.run({"warm", "fmha", "--arch", "sm_120a", "--head-dim", "64"}).code == 0);
+  const auto missing = [&](const char* arch) {
+    const Outcome outcome = terminal.run({"check", "fmha", "--arch", arch, "--head-dim", "64"});
+    CHECK(outcome.code == 1);
+    return outcome.out;
+  };
+  CHECK(missing("sm_121a").find("\n           there is the kernel for sm_120a, which loads on 12.0 alone (wanted: "
+                                "12.1)\n") != std::string::npos);
+  CHECK(missing("sm_120f").find("there is the kernel for sm_120a, which loads on 12.0 alone (wanted: 12.0, 12.1)\n") !=
+        std::string::npos);
+  CHECK(missing("sm_100a").find("there is the kernel for") == std::string::npos);
+  const auto where = [&](const char* arch) {
+    const std::string text = terminal.run({"plan", "fmha", "--arch", arch, "--head-dim", "64"}).out;
+    const std::size_t begin = text.find("(loads on ");
+    return text.substr(begin, text.find(')', begin) + 1 - begin);
+  };
+  CHECK(where("sm_90a") == "(loads on compute capability 9.0)");
+  CHECK(where("sm_120a") == "(loads on compute capability 12.0 alone; code for sm_120f on 12.0, 12.1)");
+  CHECK(where("sm_121a") == "(loads on compute capability 12.1 alone; code for sm_120f on 12.0, 12.1)");
+  CHECK(where("sm_120f") == "(loads on compute capability 12.0, 12.1)");
+  CHECK(terminal.run({"doctor"}).out.find("code for sm_120a does not load on 12.1") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera::cli

@@ -67,7 +67,7 @@ TEST_CASE("attention by mma.sync: a V whose keys are contiguous") {
   std::uint64_t seed = 1;
   const auto check = [&](Fmha problem, reference::FmhaSizes sizes, const testing::FmhaLaunchFacts& facts = {}) {
     problem.arch = Arch::parse(++seed % 3 == 0 ? "sm_90a" : "sm_120a");
-    problem.mma_kind = MmaKind::mma_f16;
+    if (problem.arch.number == 90) problem.mma_kind = MmaKind::mma_f16;
     sizes.head_dim = problem.head_dim;
     sizes.head_dim_v = *problem.head_dim_v;
     if (sample.takes())

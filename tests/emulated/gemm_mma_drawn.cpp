@@ -70,7 +70,7 @@ class Draw : tessera::testing::RandomDraw {
     ProductCase test{.name = fmt::format("draw {}", seed_), .fields = {}, .sizes = {}};
     const auto set = [&](const char* key, const std::string& word) { test.fields.emplace_back(key, word); };
     set("arch", is_hopper ? "sm_90a" : of({"sm_120a", "sm_121a", "sm_120f"}));
-    set("mma_kind", "mma.f16");
+    if (is_hopper) set("mma_kind", "mma.f16");
     set("dtype", a);
     set("b_dtype", b);
     std::string d = of({"bf16", "f16", "f32"});

@@ -1,9 +1,14 @@
 // What attention of NVFP4 operands refuses, in its own words, and what it chooses. What holds of every kernel is tested
 // over every_fact().
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "generator/tuning.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
 #include "tests/generator/problems.h"
@@ -175,6 +180,59 @@ TEST_CASE("plans of kernels by mma.sync have a cost sheet for each device of the
   };
   CHECK(tensor_us("bf16") == doctest::Approx(8 * tensor_us("nvfp4")).epsilon(0.01));
   CHECK(tensor_us("bf16") == doctest::Approx(4096.0 * 4096 * 4096 / (256 * 170 * 2700)).epsilon(0.02));
+  // What quantises, and products with a vector: on the same devices, and nowhere else.
+  const auto other = [](const char* op, const char* arch) { return make_plan(problem_of(op, {{"arch", arch}})); };
+  for (const char* const op : {"attention_quantize", "gemv"}) {
+    CHECK(devices(other(op, "sm_120a")) == Names{"RTX 5090", "RTX PRO 6000"});
+    CHECK(devices(other(op, "sm_121f")) == Names{"DGX Spark"});
+    CHECK(devices(other(op, "sm_120f")) == Names{"RTX 5090", "RTX PRO 6000", "DGX Spark"});
+    for (const char* const arch : {"sm_90a", "sm_100a"}) CHECK(devices(other(op, arch)) == Names{});
+    for (const CostSheet& sheet : other(op, "sm_120f").costs) CHECK(sheet.limit == "memory");
+    CHECK(other(op, "sm_120a").max_registers >= 64);
+  }
+  // Bytes of memory: 4,096 rows of 4,096 values of four bits and their scales, at 1.79 TB/s.
+  CHECK(other("gemv", "sm_120a").costs[0].units.back().us ==
+        doctest::Approx(4096 * 4096 * 9.0 / 16 / 1.79e6).epsilon(0.02));
+  // q, k and v of 32 heads: q and k twice, v once, and what is written.
+  CHECK(other("attention_quantize", "sm_120a").costs[0].units.back().us ==
+        doctest::Approx(4096.0 * 32 * (128 * (10 + 27.0 / 16) + 4 * (32 + 1)) / 1.79e6).epsilon(0.02));
+}
+
+TEST_CASE("attention by mma.sync: reason and cost sheets speak of the same devices, and of no rate above the whole") {
+  for (const char* const arch : {"sm_120a", "sm_120f", "sm_121a"})
+    for (const char* const dtype : {"bf16", "e4m3"})
+      for (const char* const head_dim : {"64", "128", "256"}) {
+        const Plan plan = make_plan(problem_of("fmha", {{"arch", arch}, {"dtype", dtype}, {"head_dim", head_dim}}));
+        CAPTURE(plan.reason);
+        REQUIRE(!plan.costs.empty());
+        std::size_t at = 0;
+        for (const CostSheet& sheet : plan.costs) {
+          at = plan.reason.find(fmt::format("{:.1f} us on {} (bound by {}, ", sheet.us, sheet.device, sheet.limit), at);
+          REQUIRE(at != std::string::npos);
+          const std::size_t share = plan.reason.rfind(", ", plan.reason.find(" % of the tensor cores' rate", at));
+          const int percent = std::stoi(plan.reason.substr(share + 2));
+          CHECK(percent <= 100);
+          CHECK(percent >= 50);
+        }
+      }
+}
+
+TEST_CASE("attention by mma.sync: mma_kind is the word that the plan shows, by pins and in tuning") {
+  const std::pair<const char*, std::string> kTypes[] = {
+      {"bf16", "mma.f16"}, {"e4m3", "mma.f8"}, {"nvfp4", "mma.mxf4nvf4"}};
+  for (const char* const arch : {"sm_120a", "sm_121a"})
+    for (const auto& [dtype, word] : kTypes) {
+      const Fields facts{{"arch", arch}, {"dtype", dtype}};
+      const Plan plan = make_plan(problem_of("fmha", facts));
+      CHECK(plan.mma_kind == word);
+      if (plan.has_field("mma_kind")) CHECK(plan.field("mma_kind") == word);
+      Fields pinned = facts;
+      pinned.emplace_back("mma_kind", word);
+      CHECK(make_plan(problem_of("fmha", pinned)).kernel == plan.kernel);
+      const std::vector<Problem> candidates = pinned_candidates(problem_of("fmha", facts));
+      CHECK(candidates.size() > 1);
+      for (const Problem& one : candidates) CHECK_NOTHROW(planned_kernel(one));
+    }
 }
 
 }  // namespace fmha_nvfp4_test

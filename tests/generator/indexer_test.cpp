@@ -58,12 +58,28 @@ TEST_CASE("indexer: an illegal pin or fact is refused with the rule that it brea
   CHECK(unsupported({{"arch", "sm_100a"}, {"tile_q", "4"}, {"consumers", "3"}})
             .ends_with("768 columns of Tensor Memory, 512 there: take fewer queries or consumers"));
   CHECK(unsupported({{"mma_kind", "tcgen05.f16"}}) ==
-        "mma_kind tcgen05.f16 for sm_90a: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for sm_100 and sm_103, and "
-        "mma.f16 for every target");
+        "mma_kind tcgen05.f16 with format e4m3 for sm_90a: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for sm_100 "
+        "and sm_103, and mma.f8 for every target");
   CHECK(unsupported({{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==
-        "mma_kind wgmma.f16 for sm_120a: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for sm_100 and sm_103, and "
-        "mma.f16 for every target");
-  CHECK(unsupported({{"arch", "sm_100a"}, {"mma_kind", "wgmma.f16"}}).starts_with("mma_kind wgmma.f16 for sm_100a:"));
+        "mma_kind wgmma.f16 with format e4m3 for sm_120a: indexer has wgmma.f16 for sm_90a, tcgen05.f16 for sm_100 and "
+        "sm_103, and mma.f8 for sm_120 and sm_121");
+  CHECK(unsupported({{"arch", "sm_100a"}, {"mma_kind", "wgmma.f16"}})
+            .starts_with("mma_kind wgmma.f16 with format e4m3 for sm_100a:"));
+  CHECK(unsupported({{"arch", "sm_121a"}, {"format", "mxfp4"}, {"mma_kind", "mma.f16"}})
+            .ends_with("and mma.mxf4 for sm_120 and sm_121"));
+}
+
+TEST_CASE(
+    "indexer: mma_kind is the word that the plan shows; by pin mma.f16 too where mma.sync is not the target's own") {
+  const auto shown = [](const Fields& fields) { return make_plan(problem_of("indexer", fields)).mma_kind; };
+  CHECK(shown({{"arch", "sm_120a"}}) == "mma.f8");
+  CHECK(shown({{"arch", "sm_120a"}, {"mma_kind", "mma.f8"}}) == "mma.f8");
+  CHECK(shown({{"arch", "sm_121a"}, {"format", "mxfp4"}, {"mma_kind", "mma.mxf4"}}) == "mma.mxf4");
+  CHECK(shown({{"mma_kind", "mma.f16"}}) == "mma.f8");
+  CHECK(shown({{"mma_kind", "mma.f8"}}) == "mma.f8");
+  CHECK(shown({{"arch", "sm_100a"}, {"format", "mxfp4"}, {"mma_kind", "mma.f16"}}) == "mma.f16");  // widened
+  const Plan plan = make_plan(problem_of("indexer", {{"arch", "sm_120a"}}));
+  CHECK(plan.field("mma_kind") == "mma.f8");
 }
 
 TEST_CASE("indexer: as many columns as instructions and registers have, of queries that there are") {

@@ -117,8 +117,11 @@ TEST_CASE("a word that a field lacks is refused with those that it has, and with
       "sm_90a?");
   for (const auto& [word, target] :
        {std::pair("H200", "sm_90a"), std::pair("hopper", "sm_90a"), std::pair("B200", "sm_100a"),
-        std::pair("rtx5090", "sm_120a"), std::pair("RTX_5090", "sm_120a"), std::pair("sm90a", "sm_90a")})
+        std::pair("rtx5090", "sm_120a"), std::pair("RTX_5090", "sm_120a"), std::pair("RTX PRO 6000", "sm_120a"),
+        std::pair("pro6000", "sm_120a"), std::pair("sm90a", "sm_90a")})
     CHECK(complaint("gemv", "arch", word).find(std::string("did you mean ") + target) != std::string::npos);
+  CHECK(complaint("fmha", "mma_kind", "mma.f8f6f4").ends_with(", did you mean mma.f8?"));
+  CHECK(complaint("gemm", "mma_kind", "mxf4nvf4").ends_with(", did you mean mma.mxf4nvf4?"));
   CHECK(complaint("gemv", "arch", "blackwell").ends_with(", did you mean sm_100a or sm_103a or sm_120a?"));
   // What a file may hold stays one short line.
   const std::string long_one = complaint("fmha", "arch", std::string(100000, '\n'));

@@ -402,7 +402,13 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
   CHECK(unsupported("fmha", {{"arch", "sm_121f"}, {"head_dim", "512"}}) ==
         "fmha has no kernel for head_dim_v 512 (O of 16 rows: 256 registers a thread, 255 there are) on sm_121f");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==
-        "fmha has no kernel for mma_kind wgmma.f16 on sm_120a: take mma.f16");
+        "fmha has no kernel for mma_kind wgmma.f16 with dtype bf16 on sm_120a: take mma.f16");
+  CHECK(unsupported("fmha", {{"arch", "sm_121a"}, {"dtype", "e4m3"}, {"mma_kind", "mma.f16"}}) ==
+        "fmha has no kernel for mma_kind mma.f16 with dtype e4m3 on sm_121a: take mma.f8");
+  CHECK(unsupported("fmha", {{"arch", "sm_120f"}, {"dtype", "nvfp4"}, {"mma_kind", "mma.f16"}}) ==
+        "fmha has no kernel for mma_kind mma.f16 with dtype nvfp4: take mma.mxf4nvf4");
+  CHECK(unsupported("fmha", {{"mma_kind", "mma.f8"}}) ==
+        "fmha has no kernel for mma_kind mma.f8 with dtype bf16 on sm_90a: take wgmma.f16 or mma.f16");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"tile_m", "16"}, {"v_layout", "k"}}) ==
         "fmha has no kernel for v_layout k with tile_m 16 on sm_120a: take tile_m 64");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"tile_m", "16"}, {"kv_pools", "sparse_window"}}) ==

@@ -64,8 +64,9 @@ inline void add_mma_products(std::vector<Problem>& problems) {
   constexpr const char* kTargets[] = {"sm_120a", "sm_90a", "sm_120f", "sm_121a", "sm_90a"};
   std::size_t turn = 0;
   const auto add = [&](Fields fields) {
-    fields.emplace_back("arch", kTargets[turn++ % 5]);
-    fields.emplace_back("mma_kind", "mma.f16");
+    const std::string_view arch = kTargets[turn++ % 5];
+    fields.emplace_back("arch", arch);
+    if (arch == "sm_90a") fields.emplace_back("mma_kind", "mma.f16");
     problems.push_back(problem_of("gemm", fields));
   };
   for (const char* const dtype : {"bf16", "f16"})
@@ -181,7 +182,7 @@ inline void add_mma_attention(std::vector<Problem>& problems) {
     for (const bool has_8_bit_keys : {false, true}) {
       if (dims.head_dim == 512 || (has_8_bit_keys && dims.head_dim == 72)) continue;
       Fmha p{.arch = Arch::parse(kTargets[turn++ % 3]), .head_dim = dims.head_dim, .head_dim_v = dims.head_dim_v};
-      p.mma_kind = MmaKind::mma_f16;
+      if (p.arch.number == 90) p.mma_kind = MmaKind::mma_f16;
       p.mask = turn % 2 == 0 ? Mask::causal : Mask::none;
       if (has_8_bit_keys) p.kv_dtype = DType::e4m3;
       problems.push_back(p);

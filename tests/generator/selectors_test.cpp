@@ -218,8 +218,8 @@ TEST_CASE("bad values name the field, the value and what is legal") {
   CHECK(refusal("fmha", "swizzle", "128b") ==
         "swizzle = 128b: must be one of none, 32B, 64B, 128B, or auto, did you mean 128B?");
   CHECK(refusal("fmha", "mma_kind", "wgmma") ==
-        "mma_kind = wgmma: must be one of wgmma.f16, tcgen05.f16, tcgen05.f8f6f4, mma.f16, or auto, did you mean "
-        "wgmma.f16?");
+        "mma_kind = wgmma: must be one of wgmma.f16, tcgen05.f16, tcgen05.f8f6f4, mma.f16, mma.f8, mma.mxf4nvf4, or "
+        "auto, did you mean wgmma.f16?");
   CHECK(refusal("copy2d", "dtype", "float") ==
         "dtype = float: must be one of bf16, f16, f32, tf32, f64, e4m3, e5m2, u8, u16, u32, s32, u64, s64, s8, did you "
         "mean f32?");

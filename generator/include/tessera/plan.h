@@ -118,6 +118,7 @@ struct Plan {
   std::vector<TmemRegion> tmem;
   int tmem_columns = 0;     ///< allocated: a power of two from 32 to 512; 0: no Tensor Memory
   int entry_registers = 0;  ///< per thread, as the launch bounds deal them; 0: as compiled
+  int max_registers = 0;    ///< per thread, that launch bounds leave to the compiler; 0: not said
   std::vector<RolePlan> roles;
   std::string reason;            ///< why these choices
   std::vector<CostSheet> costs;  ///< one for each device that the target's code runs on, where a family has a model

@@ -101,9 +101,20 @@ enum class Addend { none, matrix };
 enum class Bias { none, column, group };
 enum class Activation { none, relu, gelu, gelu_tanh, silu };
 
-// The matrix instruction: wgmma (sm_90a) or tcgen05 (sm_100 and sm_103) with 16-bit operands and fp32 accumulators. On
-// the command line: wgmma.f16, tcgen05.f16.
-enum class MmaKind { wgmma_f16, tcgen05_f16, tcgen05_f8f6f4, mma_f16 };
+// The matrix instruction: wgmma (sm_90a), tcgen05 (sm_100 and sm_103), or mma.sync (sm_120 and sm_121, and any other by
+// pin) by the operands that it takes: of 16 bits, e4m3 and e5m2, s8 and u8, and with scales of blocks those of the PTX
+// kinds. On the command line: wgmma.f16, tcgen05.f16, mma.mxf4nvf4.
+enum class MmaKind {
+  wgmma_f16,
+  tcgen05_f16,
+  tcgen05_f8f6f4,
+  mma_f16,
+  mma_f8,
+  mma_i8,
+  mma_mxf4nvf4,
+  mma_mxf4,
+  mma_mxf8f6f4
+};
 
 // The way of attention's probabilities to the second product on tcgen05: as its A operand in Tensor Memory, or through
 // shared memory.
