@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "base/file.h"
+
 using namespace tessera;
 
 TEST_CASE("a target's code loads on its own capability, a family's on the later ones too") {
@@ -25,6 +27,17 @@ TEST_CASE("a target's code loads on its own capability, a family's on the later 
   }
   CHECK(target_rows().size() == 9);
   CHECK(loads_on(Arch::parse("sm_80")).empty());
+}
+
+TEST_CASE("the page for pipelines has the table, and no other targets") {
+  const std::string page = read_text(TESSERA_SOURCE_DIR "/docs/pipelines.md");
+  std::size_t rows = 0;
+  for (std::size_t at = page.find("\n| `sm_"); at != std::string::npos; at = page.find("\n| `sm_", at + 1)) ++rows;
+  CHECK(rows == target_rows().size());
+  for (const TargetRow& row : target_rows()) {
+    INFO(row.target);
+    CHECK(page.find(fmt::format("\n| `{}` | {} | ", row.target, row.loads_on)) != std::string::npos);
+  }
 }
 
 TEST_CASE("runs_on, on which families and shared memory stand, agrees with the table") {
