@@ -128,7 +128,10 @@ void check_rows(Kind kind, int turn) {
     problem.head_dim_v = dims[1];
     problem.arch = Arch::parse(kArchs[turn % 4]);
     problem.tile_m = {};
-    if (is_8_bit) problem.dtype = DType::e4m3;
+    if (is_8_bit) {
+      problem.dtype = DType::e4m3;
+      problem.mma_kind = MmaKind::mma_f8;
+    }
     if (turn % 4 == 0 && dims[1] <= 128) {  // two groups of rows to a warp
       problem.tile_m = 256;
       if (dims[0] <= 64) problem.tile_n = is_8_bit ? 96 : 80;
@@ -166,6 +169,7 @@ TEST_CASE("attention by mma.sync on sm_120: facts in pairs") {
     if (problem.tile_m != 16 && problem.head_dim != 96 && pick(4) == 0) {
       problem.kv_dtype = {};
       problem.dtype = DType::e4m3;
+      problem.mma_kind = MmaKind::mma_f8;
     }
     if (problem.kv_dtype || problem.dtype == DType::e4m3) facts.descales = static_cast<Descales>(pick(3));
     reference::FmhaSizes sizes{3, *problem.pack_gqa, 1, 46, 150, problem.head_dim};
