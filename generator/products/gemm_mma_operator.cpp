@@ -117,6 +117,12 @@ void GemmMmaOperator::require_facts(const Gemm& problem) {
                 fmt::format("gemm {}: d of {} has kernels for sm_120 and sm_121 with suffix a or f (mma.sync), and for "
                             "sm_100 and sm_103 (tcgen05), none for {}",
                             types_text(c), to_word(c.facts.d_format), problem.arch.to_string()));
+  for (const auto& [name, layout] : {std::pair('a', c.facts.a_layout), std::pair('b', c.facts.b_layout)})
+    if (layout == Layout::mn_major && gemm_mma::element_bits(c) == 8 && problem.arch.compute_major() != 12)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("gemm {}: {}_layout mn with elements of 8 bits: ldmatrix transposes bytes (m16n16) on "
+                              "sm_120 and sm_121 with suffix a or f, not on {}: make k of {} contiguous",
+                              types_text(c), name, problem.arch.to_string(), name));
   if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
     throw Error(ErrorKind::unsupported, fmt::format("gemm: interleave = {} with gate = {}: it is for interleaved gates",
                                                     *problem.interleave, to_word(problem.gate)));
@@ -278,11 +284,13 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
       return "swap_ab on with groups, off allowed: rows of a group are rows of the instruction";
     case Rule::split_k_of_groups:
       return fmt::format("split_k {}, {} allowed with groups: their tiles are counted on the device", found, bound);
-    case Rule::layout_needs_16_bit:
+    case Rule::layout_of_4_bits: {
+      const bool is_a = config.facts.a_layout == Layout::mn_major && operand_bits(config.facts.a_type) < 8;
       return fmt::format(
-          "an operand of {}-bit elements whose k is not contiguous, {} bits needed (ldmatrix): make k contiguous, or "
-          "take a 16-bit type",
-          found, bound);
+          "{}_layout mn with elements of {} bits, {} bits needed (ldmatrix transposes bytes and halves): make k of {} "
+          "contiguous",
+          is_a ? 'a' : 'b', found, bound, is_a ? 'a' : 'b');
+    }
     case Rule::promoted_sums:
       return "accumulation promoted is for wgmma (sm_90a): mma.sync sums in fp32 as it is";
     case Rule::tile_m_not_power_of_two:
@@ -295,10 +303,10 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::tile_n_out_of_range:
       return fmt::format("{} {}, at most {} allowed (rows of a TMA box)", tile_n, found, bound);
     case Rule::tile_m_of_panels:
-      return fmt::format("{} {} with {}_layout mn, a multiple of {} needed (128 bytes, swizzle span)", tile_m, found,
+      return fmt::format("{} {} with {}_layout mn, {} or more needed (32 bytes, the least swizzle span)", tile_m, found,
                          is_swapped ? 'b' : 'a', bound);
     case Rule::tile_n_of_panels:
-      return fmt::format("{} {} with {}_layout mn, a multiple of {} needed (128 bytes, swizzle span)", tile_n, found,
+      return fmt::format("{} {} with {}_layout mn, {} or more needed (32 bytes, the least swizzle span)", tile_n, found,
                          is_swapped ? 'a' : 'b', bound);
     case Rule::too_many_warps:
       return fmt::format("{} warps of {} x {}, at most {} allowed (registers): take a smaller tile", found,
@@ -349,9 +357,12 @@ void add_operands(const Config& c, Plan& plan) {
     OperandPlan operand = gemm_mma::is_scaled(c)
                               ? scaled_operand(name, block_format(type), c.scale_form, std::move(use))
                               : plain_operand(name, to_word(type), std::move(use));
-    for (const TensorMapRecipe& map : plan.launch.tensor_maps)
-      if (map.name == name) operand.tensor_map_type = std::string(to_string(map.type));
-    if (!operand.tensor_map_type.empty()) operand.swizzle = std::string(to_word(Swizzle::b128));
+    const bool is_rows = (std::string_view(name) == "a") != gemm_mma::is_swapped(c);  // of the kernel's A
+    for (const TensorMapRecipe& map : plan.launch.tensor_maps) {
+      if (map.name != name) continue;
+      operand.tensor_map_type = std::string(to_string(map.type));
+      operand.swizzle = std::string(to_word(gemm_mma::operand_swizzle(c, layout, is_rows ? c.tile_m : c.tile_n)));
+    }
     plan.operands.push_back(std::move(operand));
   };
   loaded("a", facts.a_type, facts.a_layout, "M");
@@ -421,6 +432,9 @@ GemmLaunch launch_of(const Config& config) {
   std::vector<std::uint32_t> a_box = extents_of(gemm_mma::a_box(config)), b_box = extents_of(gemm_mma::b_box(config));
   if (is_swapped) std::swap(a_box, b_box);
   const bool is_bytes = gemm_mma::element_bits(config) == 4, is_gathered = gemm_mma::is_gathered(config);
+  const auto swizzle_of = [&](Layout layout, int extent) {
+    return tensor_map_swizzle(gemm_mma::operand_swizzle(config, layout, extent));
+  };
   GemmLaunch launch{.facts = config.facts,
                     .tiles = {.tile_m = rows, .tile_n = columns, .split_k = config.split_k},
                     .is_swapped = is_swapped,
@@ -428,9 +442,11 @@ GemmLaunch launch_of(const Config& config) {
                     .threads = gemm_mma::num_threads(config),
                     .smem_bytes = gemm_mma::smem_layout(config).total_bytes,
                     .a = {.box = std::move(a_box),
+                          .swizzle = swizzle_of(config.facts.a_layout, rows),
                           .is_padded = gemm_mma::is_padded(config, config.facts.a_type) && !is_gathered,
                           .is_bytes = is_bytes},
                     .b = {.box = std::move(b_box),
+                          .swizzle = swizzle_of(config.facts.b_layout, columns),
                           .is_padded = gemm_mma::is_padded(config, config.facts.b_type),
                           .is_bytes = is_bytes},
                     .has_d_map = false,

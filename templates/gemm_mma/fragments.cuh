@@ -9,6 +9,12 @@
 // exclusive-ored:
 //   K-major    block i, step s of K: (first ^ 32 s) + 2,048 i
 //   MN-major   block i, step s of K: (first ^ 32 (i % 4)) + panel_bytes (i / 4) + 2,048 s
+// and with panels of 64 or 32 bytes fewer blocks each, and as many bytes fewer a step.
+//
+// MN-major bytes come by two matrices of 16 x 16, 32 rows along K of one chunk of 16 rows of the operand:
+//   MN-major   block i, step s of K: (first ^ 16 (i % 8)) + panel_bytes (i / 8) + 4,096 s
+// A's registers are those of the instruction. B's second and third are the other way round, and change places: no
+// choice of addresses avoids that, as both halves of a matrix's row come in neighbouring registers.
 #pragma once
 
 #include "ptx/matrix.cuh"
@@ -27,7 +33,12 @@ struct Operand {
   static constexpr int kBlocks = kIsHalf ? 1 : kRows / kBlock;
   // Blocks of one product, behind which those of B2 come.
   static constexpr int kOfProduct = kIsA ? kBlocks : kBlocks / products(C);
-  static constexpr int kBlocksOfPanel = panel_rows(C) / kBlock;
+  // Of an MN-major operand: bytes and blocks of a panel's rows, bytes of a block's, and rows along K of a step.
+  static constexpr int kTile = kIsA ? C.tile_m : C.tile_n;
+  static constexpr int kPanel = panel_bytes(C, kTile), kSpan = panel_span(C, kTile);
+  static constexpr int kBlocksOfPanel = panel_rows(C, kTile) < kBlock ? 1 : panel_rows(C, kTile) / kBlock;
+  static constexpr int kBlockSpan = kBlock * element_bits(C) / 8, kStepRows = tile_k(C) / kChunks;
+  static constexpr bool kIsOfBytes = kIsMnMajor && element_bits(C) == 8;
   static constexpr int kSlotBytes = kIsA ? a_slot_bytes(C) : b_slot_bytes(C);
 
   // Of each block: A rows 0 to 7, 8 to 15, and both again 8 further along K; B columns 0 to 7, the same 8 further along
@@ -45,11 +56,12 @@ struct Operand {
     constexpr bool kHasChunkSecond = kIsA == kIsMnMajor;
     const unsigned row = kHasChunkSecond ? lane / 16 * 8 + lane % 8 : lane % 16;
     const unsigned chunk = kHasChunkSecond ? lane / 8 % 2 : lane / 16;
-    const unsigned of_lane = row * kStepBytes + (chunk ^ lane % 8) * 16;
     if constexpr (kIsMnMajor) {
-      return (region + block / kBlocksOfPanel * panel_bytes(C) + of_lane) ^ (block % kBlocksOfPanel * 32);
+      const unsigned of_step = kIsOfBytes ? lane : row, swizzled = of_step * kSpan / kStepBytes % (kSpan / 16);
+      const unsigned of_lane = of_step * kSpan + ((kIsOfBytes ? 0 : chunk) ^ swizzled) * 16;
+      return (region + block / kBlocksOfPanel * kPanel + of_lane) ^ (block % kBlocksOfPanel * kBlockSpan);
     } else {
-      return region + block * kBlockBytes + of_lane;
+      return region + block * kBlockBytes + row * kStepBytes + (chunk ^ lane % 8) * 16;
     }
   }
 
@@ -60,9 +72,18 @@ struct Operand {
       const int i = j % kOfProduct;
       const unsigned of_product = kIsA ? 0 : j / kOfProduct * b_bytes(C);
       if constexpr (kIsMnMajor) {
-        const unsigned address =
-            (at ^ (i % kBlocksOfPanel * 32)) + of_product + i / kBlocksOfPanel * panel_bytes(C) + step * kBlockBytes;
-        ptx::ldmatrix_x4_trans(address, fragments[j]);
+        const unsigned address = (at ^ (i % kBlocksOfPanel * kBlockSpan)) + of_product + i / kBlocksOfPanel * kPanel +
+                                 step * (kStepRows * kSpan);
+        if constexpr (kIsOfBytes) {
+          ptx::ldmatrix_x2_trans_b8(address, fragments[j]);
+          if constexpr (!kIsA) {
+            const unsigned second = fragments[j][1];
+            fragments[j][1] = fragments[j][2];
+            fragments[j][2] = second;
+          }
+        } else {
+          ptx::ldmatrix_x4_trans(address, fragments[j]);
+        }
       } else if constexpr (kIsPadded) {
         const unsigned address = (at ^ (step * 32)) + of_product + i * kBlockBytes;
         if constexpr (kIsHalf) {

@@ -37,8 +37,8 @@ __device__ __forceinline__ void load_operand(const ptx::TensorMap& map, unsigned
     ptx::tma_load_3d(slot, map, full, k, row, batch);
   } else {
 #pragma unroll
-    for (int i = 0; i < kRows / panel_rows(C); ++i)
-      ptx::tma_load_3d(slot + i * panel_bytes(C), map, full, row + i * panel_rows(C), k, batch);
+    for (int i = 0; i < kRows / panel_rows(C, kRows); ++i)
+      ptx::tma_load_3d(slot + i * panel_bytes(C, kRows), map, full, row + i * panel_rows(C, kRows), k, batch);
   }
 }
 

@@ -28,6 +28,16 @@ __device__ __forceinline__ void ldmatrix_x2(unsigned address, unsigned& r0, unsi
                : "memory");
 }
 
+// PTX ISA "ldmatrix", PTX 8.6, sm_100a, sm_120a. Two matrices of 16 x 16 bytes, transposed: lane t gives the address of
+// row t % 16 of matrix t / 16, and gets rows 4 (t % 4) and the next three of column t / 4, then those of the column 8
+// further: of the first matrix in registers 0 and 1, of the second one in 2 and 3.
+__device__ __forceinline__ void ldmatrix_x2_trans_b8(unsigned address, unsigned (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m16n16.x2.trans.shared::cta.b8 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
 // PTX ISA "ldmatrix", PTX 8.6, sm_100a, sm_120a. Four matrices of 8 x 16 values of 4 bits, whose rows are 8 bytes and
 // as many of padding: each value gets a byte, in its low bits, so that a row is 16 bytes as above.
 __device__ __forceinline__ void ldmatrix_x4_b4(unsigned address, unsigned (&r)[4]) {

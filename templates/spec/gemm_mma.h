@@ -10,7 +10,9 @@
 // block-scaled. Hopper has no such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4 and
 // mxfp8 are for sm_120 and sm_121 alone: an element is its value times the scale of its block, scales come in tiles of
 // 128 rows by 4 blocks, and a thread reads them from shared memory as the instruction wants them (scales.cuh). mxfp4
-// beside mxfp8 is unpacked on its way: TMA gives 16 values 16 bytes, ldmatrix each value a byte.
+// beside mxfp8 is unpacked on its way: TMA gives 16 values 16 bytes, ldmatrix each value a byte. An operand of 8 bits
+// whose rows' dimension is contiguous is transposed on its way to registers (ldmatrix of 16 x 16 bytes), which Hopper
+// does not have either.
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
 // slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
@@ -38,7 +40,7 @@
 // Of shared memory a CTA has 101,376 bytes there. Configs keep to that on Hopper too, so that what runs on the one is
 // what was compiled for the other.
 //
-// Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle:
+// Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle (operand_swizzle()):
 //   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
 //             nvfp4, mxfp4 by mxfp4: as u8, so that k is k / 2, two values a byte
 //             mxfp4 beside mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be anything
@@ -94,6 +96,7 @@ inline constexpr int kMaxSplitK = 8;  // CTAs of a cluster that every device gra
 inline constexpr int kMaxConsumerWarps = 8;
 inline constexpr int kMaxTile = 256;     // rows that one TMA box has
 inline constexpr int kStepBytes = 128;   // of K: a swizzle span
+inline constexpr int kLeastSpan = 32;    // of a swizzle
 inline constexpr int kBlock = 16;        // rows and columns that one ldmatrix fetches, and M of mma.sync
 inline constexpr int kLeastColumns = 8;  // N of mma.sync
 inline constexpr int kFirstCopyWarp = 2, kCopyWarps = 2;  // of rows by a list, and of plain scales
@@ -104,7 +107,7 @@ enum class Rule {
   operand_type,              // bits of A's and B's types together; 32
   output_type,               // bytes of D's type; 4
   finished_sums,             // 1; 0
-  layout_needs_16_bit,       // bits of the type; 16
+  layout_of_4_bits,          // bits of the type; 8
   promoted_sums,             // 1; 0
   gate_and_addend,           // 1; 0
   layout_of_groups,          // 1; 0
@@ -120,8 +123,8 @@ enum class Rule {
   tile_m_out_of_range,       // tile_m; 256
   tile_n_not_power_of_two,   // tile_n; 32, with swap_ab 8
   tile_n_out_of_range,       // tile_n; 256
-  tile_m_of_panels,          // tile_m; 64
-  tile_n_of_panels,          // tile_n; 64
+  tile_m_of_panels,          // tile_m; rows of the narrowest panel
+  tile_n_of_panels,          // tile_n; rows of the narrowest panel
   too_many_warps,            // consumer warps; 8
   stages_out_of_range,       // stages; 16
   cluster_too_large,         // CTAs; 1
@@ -208,9 +211,16 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   return is_gathered(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 40, 232};
 }
 
-// An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall.
-TESSERA_HD constexpr int panel_rows(const Config& c) { return tile_k(c); }
-TESSERA_HD constexpr int panel_bytes(const Config& c) { return tile_k(c) * kStepBytes; }
+// An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall: 64 elements of 16 bits, or
+// 128 of 8. A tile of fewer rows has one panel of them, of 64 or 32 bytes, and that swizzle.
+TESSERA_HD constexpr int panel_rows(const Config& c, int rows) { return rows < tile_k(c) ? rows : tile_k(c); }
+TESSERA_HD constexpr int panel_span(const Config& c, int rows) { return panel_rows(c, rows) * element_bits(c) / 8; }
+TESSERA_HD constexpr int panel_bytes(const Config& c, int rows) { return tile_k(c) * panel_span(c, rows); }
+TESSERA_HD constexpr int least_panel_rows(const Config& c) { return kLeastSpan * 8 / element_bits(c); }
+TESSERA_HD constexpr Swizzle operand_swizzle(const Config& c, Layout layout, int rows) {
+  const int span = layout == Layout::mn_major ? panel_span(c, rows) : kStepBytes;
+  return span == 32 ? Swizzle::b32 : span == 64 ? Swizzle::b64 : Swizzle::b128;
+}
 
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
 TESSERA_HD constexpr int b_bytes(const Config& c) { return c.tile_n * kStepBytes; }  // of one product
@@ -239,8 +249,8 @@ TESSERA_HD constexpr int scale_tile(const Config& c, int chunk) { return chunk *
 TESSERA_HD constexpr int scale_byte(const Config& c, int chunk) { return chunk * chunk_blocks(c) % kTileBlocks; }
 
 struct SmemLayout {
-  SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
-  SmemRegion b;         // [stages][product][tile_n][128 B]; MN-major [stages][product][tile_n / 64][64 k][128 B]
+  SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][panels][tile_k][128 B]. Partial sums start here
+  SmemRegion b;         // [stages][product][tile_n][128 B]; MN-major [stages][product][panels][tile_k][128 B]
   SmemRegion sfa;       // [stages][row_tiles][scale_tiles][512 B]
   SmemRegion sfb;       // [stages][product][row_tiles][scale_tiles][512 B]
   SmemRegion barriers;  // in the order of Barriers
@@ -300,8 +310,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (stores_sums(c) && (has_addend || c.facts.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
   if (c.facts.gate != Gate::none && has_addend && !(has_bias_alone(c.facts) && c.facts.gate == Gate::interleaved))
     return {Rule::gate_and_addend, 1, 0};
-  if (!is_16_bit && (c.facts.a_layout == Layout::mn_major || c.facts.b_layout == Layout::mn_major))
-    return {Rule::layout_needs_16_bit, operand_bits(a), 16};
+  if (c.facts.a_layout == Layout::mn_major && operand_bits(a) < 8) return {Rule::layout_of_4_bits, operand_bits(a), 8};
+  if (c.facts.b_layout == Layout::mn_major && operand_bits(b) < 8) return {Rule::layout_of_4_bits, operand_bits(b), 8};
   // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
   if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
     return {Rule::layout_of_groups, 1, 0};
@@ -317,10 +327,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
   if (c.tile_n > kMaxTile) return {Rule::tile_n_out_of_range, c.tile_n, kMaxTile};
   const int least_n = is_swapped(c) ? kLeastColumns : 2 * kBlock;
   if (c.tile_n < least_n || !is_power_of_two(c.tile_n)) return {Rule::tile_n_not_power_of_two, c.tile_n, least_n};
-  if (a_layout(c) == Layout::mn_major && c.tile_m % panel_rows(c) != 0)
-    return {Rule::tile_m_of_panels, c.tile_m, panel_rows(c)};
-  if (b_layout(c) == Layout::mn_major && c.tile_n % panel_rows(c) != 0)
-    return {Rule::tile_n_of_panels, c.tile_n, panel_rows(c)};
+  if (a_layout(c) == Layout::mn_major && c.tile_m < least_panel_rows(c))
+    return {Rule::tile_m_of_panels, c.tile_m, least_panel_rows(c)};
+  if (b_layout(c) == Layout::mn_major && c.tile_n < least_panel_rows(c))
+    return {Rule::tile_n_of_panels, c.tile_n, least_panel_rows(c)};
   if (consumer_warps(c) > kMaxConsumerWarps) return {Rule::too_many_warps, consumer_warps(c), kMaxConsumerWarps};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
@@ -390,7 +400,8 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 
 // K-major: all rows of a step. MN-major: a panel.
 TESSERA_HD constexpr TmaBox operand_box(const Config& c, Layout layout, int rows) {
-  return layout == Layout::mn_major ? TmaBox{{panel_rows(c), tile_k(c), 1}} : TmaBox{{step_coordinates(c), rows, 1}};
+  return layout == Layout::mn_major ? TmaBox{{panel_rows(c, rows), tile_k(c), 1}}
+                                    : TmaBox{{step_coordinates(c), rows, 1}};
 }
 TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, a_layout(c), c.tile_m); }
 TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, b_layout(c), c.tile_n); }

@@ -78,7 +78,10 @@ class Draw : tessera::testing::RandomDraw {
     if (!is_hopper && one_in(5)) d = of({"nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2"});
     const bool is_quantized = d[0] == 'n' || d[0] == 'm';
     set("d_dtype", d);
-    const bool is_a_mn = is_16_bit && one_in(3), is_b_mn = is_16_bit && one_in(3);
+    const auto is_mn = [&](const std::string& type) {
+      return (is_16_bit || (!is_hopper && bits_of(type) == 8)) && one_in(3);
+    };
+    const bool is_a_mn = is_mn(a), is_b_mn = is_mn(b);
     if (is_a_mn) set("a_layout", "mn");
     if (is_b_mn) set("b_layout", "mn");
     const std::int64_t form = pick(0, 9);

@@ -106,8 +106,9 @@ TEST_CASE("mma products: sizes steer the tile, and the same Config serves both k
   CHECK(many.tile_m * many.tile_n >= 128 * 128);
   CHECK(rows_of(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}})) == 16);
   CHECK(rows_of(config({{"m", "60"}, {"n", "16384"}, {"k", "4096"}})) <= 64);
-  // MN-major operands come in panels of 64 rows.
-  CHECK(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}, {"a_layout", "mn"}}).tile_m == 64);
+  // MN-major operands come in panels of 128 bytes, or of 64 or 32 for tiles of few rows.
+  CHECK(rows_of(config({{"m", "16"}, {"n", "16384"}, {"k", "4096"}, {"a_layout", "mn"}})) == 16);
+  CHECK(rows_of(config({{"dtype", "e4m3"}, {"m", "16"}, {"n", "16384"}, {"k", "4096"}, {"a_layout", "mn"}})) == 32);
   const Plan hopper = plan({{"mma_kind", "mma.f16"}, {"tile_m", "128"}, {"tile_n", "128"}});
   const Plan geforce = plan({{"arch", "sm_120a"}, {"tile_m", "128"}, {"tile_n", "128"}});
   CHECK(hopper.smem_bytes == geforce.smem_bytes);
@@ -430,9 +431,15 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
   CHECK(refusal(on_120({{"dtype", "u8"}, {"d_dtype", "s32"}, {"bias", "column"}})) ==
         "gemm u8: d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of "
         "type f32, bf16 or f16");
-  CHECK(refusal(on_120({{"dtype", "e5m2"}, {"b_layout", "mn"}})) ==
-        "gemm e5m2: an operand of 8-bit elements whose k is not contiguous, 16 bits needed (ldmatrix): make k "
-        "contiguous, or take a 16-bit type");
+  CHECK(refusal(on_120({{"dtype", "nvfp4"}, {"a_layout", "mn"}})) ==
+        "gemm nvfp4: a_layout mn with elements of 4 bits, 8 bits needed (ldmatrix transposes bytes and halves): make k "
+        "of a contiguous");
+  CHECK(refusal(on_120({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}, {"a_layout", "mn"}, {"b_layout", "mn"}})) ==
+        "gemm mxfp8_e4m3 x mxfp4: b_layout mn with elements of 4 bits, 8 bits needed (ldmatrix transposes bytes and "
+        "halves): make k of b contiguous");
+  CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "e5m2"}, {"b_layout", "mn"}}) ==
+        "gemm e5m2: b_layout mn with elements of 8 bits: ldmatrix transposes bytes (m16n16) on sm_120 and sm_121 with "
+        "suffix a or f, not on sm_90a: make k of b contiguous");
   CHECK(refusal(on_120({{"accumulators", "2"}})) == "gemm: accumulators = 2 is for Tensor Memory (tcgen05)");
   CHECK(refusal(on_120({{"kernel_schedule", "ping_pong"}})) ==
         "gemm: kernel_schedule = ping_pong is for wgmma (sm_90a): with mma.sync every warp has its part of each tile");
@@ -446,11 +453,11 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "gemm bf16, tile 4x64 transposed, 4 stages: tile_m 4, a power of two from 8 on needed (mma.sync N)");
   CHECK(swapped_but({{"tile_n", "96"}}) ==
         "gemm bf16, tile 16x96 transposed, 4 stages: tile_n 96, a power of two from 16 on needed (mma.sync M)");
-  CHECK(swapped_but({{"a_layout", "mn"}}) ==
-        "gemm bf16, tile 16x64 transposed, 4 stages: tile_m 16 with a_layout mn, a multiple of 64 needed (128 bytes, "
+  CHECK(swapped_but({{"a_layout", "mn"}, {"tile_m", "8"}}) ==
+        "gemm bf16, tile 8x64 transposed, 4 stages: tile_m 8 with a_layout mn, 16 or more needed (32 bytes, the least "
         "swizzle span)");
-  CHECK(swapped_but({{"b_layout", "mn"}, {"tile_n", "32"}}) ==
-        "gemm bf16, tile 16x32 transposed, 4 stages: tile_n 32 with b_layout mn, a multiple of 64 needed (128 bytes, "
+  CHECK(swapped_but({{"dtype", "s8"}, {"b_layout", "mn"}, {"tile_n", "16"}}) ==
+        "gemm s8, tile 16x16 transposed, 4 stages: tile_n 16 with b_layout mn, 32 or more needed (32 bytes, the least "
         "swizzle span)");
   CHECK(swapped_but({{"tile_m", "512"}}) ==
         "gemm bf16, tile 512x64 transposed, 4 stages: tile_m 512, at most 256 allowed (rows of a TMA box)");
@@ -462,11 +469,8 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "gemm bf16, tile 128x16, 2 stages: tile_n 16, a power of two from 32 on needed (columns of a warp)");
   CHECK(refusal(pinned({{"tile_n", "320"}})) ==
         "gemm bf16, tile 128x320, 2 stages: tile_n 320, at most 256 allowed (rows of a TMA box)");
-  CHECK(refusal(pinned({{"tile_m", "32"}, {"a_layout", "mn"}})) ==
-        "gemm bf16, tile 32x256, 2 stages: tile_m 32 with a_layout mn, a multiple of 64 needed (128 bytes, swizzle "
-        "span)");
-  CHECK(refusal(pinned({{"tile_n", "32"}, {"b_layout", "mn"}})) ==
-        "gemm bf16, tile 128x32, 2 stages: tile_n 32 with b_layout mn, a multiple of 64 needed (128 bytes, swizzle "
+  CHECK(refusal(pinned({{"dtype", "e4m3"}, {"tile_m", "16"}, {"a_layout", "mn"}})) ==
+        "gemm e4m3, tile 16x256, 2 stages: tile_m 16 with a_layout mn, 32 or more needed (32 bytes, the least swizzle "
         "span)");
   CHECK(refusal(pinned({{"tile_m", "256"}})) ==
         "gemm bf16, tile 256x256, 2 stages: 16 warps of 64 x 64, at most 8 allowed (registers): take a smaller tile");

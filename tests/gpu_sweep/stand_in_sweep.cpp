@@ -175,10 +175,18 @@ class Sweep {
     if (pick(0, 2) == 0) test.fields.emplace_back("c", "matrix");
     if (pick(0, 2) == 0) test.fields.emplace_back("bias", "column");
     if (pick(0, 3) == 0) test.fields.emplace_back("activation", "silu");
+    // Bytes whose rows' dimension is contiguous; rows of 16 bytes then.
+    const bool is_of_bytes = types[0][2] == 'f' && types[0][4] == '8';
+    const bool is_a_mn = is_of_bytes && pick(0, 1) == 0, is_b_mn = is_of_bytes && pick(0, 1) == 0;
+    if (is_a_mn) test.fields.emplace_back("a_layout", "mn");
+    if (is_b_mn) test.fields.emplace_back("b_layout", "mn");
     const std::int64_t k = 32 * pick(1, 12), unit = form == 1 ? 128 : d[0] == 'm' || d[0] == 'n' ? 32 : 1;
     test.sizes = {{"m", form == 4 ? pick(1, 20) : pick(1, 200)},
                   {"n", std::max<std::int64_t>(unit, pick(1, 200) / unit * unit)},
                   {"k", k}};
+    if (is_a_mn) test.sizes["lda"] = (test.sizes["m"] + 15) / 16 * 16;
+    if (is_b_mn) test.sizes["ldb"] = (test.sizes["n"] + 15) / 16 * 16;
+    if (is_b_mn && form == 0) test.sizes["ldb2"] = test.sizes["ldb"];
     if (form < 2 || form > 3) test.sizes["l"] = pick(1, 2);
     if (form == 2 || form == 3) {
       test.sizes["l"] = pick(1, 3);

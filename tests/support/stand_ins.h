@@ -22,7 +22,8 @@ struct StandIn {
 };
 
 inline const std::vector<StandIn>& stand_ins() {
-  static const std::vector<StandIn> list = {{"mma_block_scale.cuh", {"mma_block_scale"}},
+  static const std::vector<StandIn> list = {{"matrix.cuh", {"ldmatrix_x2_trans_b8"}},
+                                            {"mma_block_scale.cuh", {"mma_block_scale"}},
                                             {"narrow.cuh", {"cvt_e2m1x2", "cvt_f16x2_e2m1x2_x4"}}};
   return list;
 }
