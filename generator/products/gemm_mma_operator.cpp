@@ -251,8 +251,7 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
       return "swap_ab on with a block-scaled d, off allowed: blocks are columns of the instruction";
     case Rule::part_of_block:
       return fmt::format(
-          "{} columns of d a warp, a multiple of {} needed (the block that shares a scale): take a tile of "
-          "128 x 256 sums",
+          "{} columns of d a warp, a multiple of {} needed (the block that shares a scale): take tile_n 64 or more",
           found, bound);
     case Rule::operand_type:
       return fmt::format(
@@ -277,7 +276,8 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::layout_of_gather:
       return "a_layout mn with gather rows: a row's k is copied in units of 16 bytes; make k of a contiguous";
     case Rule::interleave_not_dividing:
-      return fmt::format("interleave {}: it must divide {}, the columns of d that a warp has", found, bound);
+      return fmt::format("interleave {}: it must divide {}, the columns of d that a warp has{}", found, bound,
+                         verdict.found == 32 ? ": take tile_n 64 or more" : "");
     case Rule::swap_of_gate:
       return "swap_ab on with a gate, off allowed: gate and up are columns of the instruction";
     case Rule::swap_of_groups:

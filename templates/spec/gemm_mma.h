@@ -176,15 +176,21 @@ TESSERA_HD constexpr int step_coordinates(const Config& c) { return element_bits
 inline constexpr int kChunks = kStepBytes / 32;
 
 // A warp's part of a tile. 64 x 64 has 128 sums a thread, 64 x 32 reads half as much again for each product. With
-// swap_ab warps lie along M, so that each row of B is read once.
+// swap_ab warps lie along M, so that each row of B is read once. A gate whose D has blocks of 32 columns, or whose
+// interleave is that, wants 64 columns of sums also of smaller tiles: then 32 x 64.
+TESSERA_HD constexpr bool has_large_tile(const Config& c) { return c.tile_m * sum_columns(c) >= 128 * 256; }
+TESSERA_HD constexpr bool has_wide_warps(const Config& c) {
+  if (c.facts.gate == Gate::none || sum_columns(c) < 64) return false;
+  return c.facts.interleave > 16 || (is_quantized(c) && block_elements(block_format(c.facts.d_format)) == 32);
+}
 TESSERA_HD constexpr int warp_m(const Config& c) {
   if (is_swapped(c)) return c.tile_m <= 64 ? 16 : 32;
-  if (c.tile_m == 64 && c.tile_n == 64) return 32;
-  return c.tile_m < 64 ? c.tile_m : 64;
+  const int most = (c.tile_m == 64 && c.tile_n == 64) || (has_wide_warps(c) && !has_large_tile(c)) ? 32 : 64;
+  return c.tile_m < most ? c.tile_m : most;
 }
 TESSERA_HD constexpr int warp_n(const Config& c) {
   if (is_swapped(c)) return c.tile_n < 64 ? c.tile_n : 64;
-  return c.tile_m * sum_columns(c) >= 128 * 256 ? 64 : 32;
+  return has_large_tile(c) || has_wide_warps(c) ? 64 : 32;
 }
 TESSERA_HD constexpr int warps_along_m(const Config& c) { return c.tile_m / warp_m(c); }
 TESSERA_HD constexpr int warps_along_n(const Config& c) { return sum_columns(c) / warp_n(c); }

@@ -175,6 +175,38 @@ TEST_CASE("mma products: gates and groups have operands and names of their own")
   CHECK(rows_of(config({{"grouping", "contiguous"}, {"m", "256"}, {"n", "4096"}, {"k", "4096"}, {"l", "32"}})) == 16);
 }
 
+TEST_CASE("mma products: every type goes with every d, gate, kind of groups and layout that its elements have") {
+  constexpr const char* kTypes[][2] = {{"bf16", "bf16"},
+                                       {"f16", "f16"},
+                                       {"e4m3", "e5m2"},
+                                       {"s8", "u8"},
+                                       {"nvfp4", "nvfp4"},
+                                       {"mxfp4", "mxfp4"},
+                                       {"mxfp8_e4m3", "mxfp8_e5m2"},
+                                       {"mxfp8_e5m2", "mxfp4"},
+                                       {"mxfp4", "mxfp8_e4m3"}};
+  int served = 0;
+  for (const auto& [a, b] : kTypes)
+    for (const char* const d : {"bf16", "f32", "nvfp4", "mxfp4", "mxfp8_e4m3"})
+      for (const char* const gate : {"none", "dual", "1", "8", "32"})
+        for (const char* const grouping : {"none", "masked", "contiguous"})
+          for (const bool is_mn : {false, true}) {
+            const bool is_interleaved = gate[0] >= '0' && gate[0] <= '9';
+            Fields fields{{"dtype", a}, {"b_dtype", b}, {"d_dtype", d}, {"grouping", grouping}};
+            fields.emplace_back("gate", is_interleaved ? "interleaved" : gate);
+            if (is_interleaved) fields.emplace_back("interleave", gate);
+            const auto is_of_4_bits = [](const std::string& type) { return type == "nvfp4" || type == "mxfp4"; };
+            if (is_mn && !is_of_4_bits(b)) fields.emplace_back("b_layout", "mn");
+            if (is_mn && !is_of_4_bits(a) && std::string_view(grouping) != "contiguous")
+              fields.emplace_back("a_layout", "mn");
+            const Config c = config(fields);
+            CHECK(why_invalid(c).ok());
+            if (is_interleaved) CHECK(gemm_mma::warp_columns(c) % c.facts.interleave == 0);
+            ++served;
+          }
+  CHECK(served == 9 * 5 * 5 * 3 * 2);
+}
+
 TEST_CASE("mma products: rows by a list have no map, nor their scales, and warps that copy them") {
   for (const char* const dtype : {"bf16", "e4m3", "nvfp4", "mxfp8_e4m3"}) {
     CAPTURE(dtype);
@@ -373,9 +405,9 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
   CHECK(refusal({{"mma_kind", "mma.f16"}, {"d_dtype", "nvfp4"}}) ==
         "gemm bf16: d of nvfp4 has kernels for sm_120 and sm_121 with suffix a or f (mma.sync), and for sm_100 and "
         "sm_103 (tcgen05), none for sm_90a");
-  CHECK(refusal(pinned({{"d_dtype", "mxfp4"}, {"gate", "dual"}, {"tile_n", "64"}, {"tile_m", "64"}})) ==
-        "gemm bf16, dual, tile 64x64, 2 stages: 16 columns of d a warp, a multiple of 32 needed (the block that shares "
-        "a scale): take a tile of 128 x 256 sums");
+  CHECK(refusal(pinned({{"d_dtype", "mxfp4"}, {"gate", "interleaved"}, {"tile_n", "32"}, {"tile_m", "64"}})) ==
+        "gemm bf16, gate and up by 1, tile 64x32, 2 stages: 16 columns of d a warp, a multiple of 32 needed (the block "
+        "that shares a scale): take tile_n 64 or more");
   CHECK(refusal(on_120({{"d_dtype", "nvfp4"},
                         {"swap_ab", "on"},
                         {"tile_m", "16"},
