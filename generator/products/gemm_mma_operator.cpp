@@ -287,8 +287,8 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::layout_of_4_bits: {
       const bool is_a = config.facts.a_layout == Layout::mn_major && operand_bits(config.facts.a_type) < 8;
       return fmt::format(
-          "{}_layout mn with elements of {} bits, {} bits needed (ldmatrix transposes bytes and halves): make k of {} "
-          "contiguous",
+          "{}_layout mn with elements of {} bits, {} bits needed (two values of a byte must be neighbours along k): "
+          "make k of {} contiguous",
           is_a ? 'a' : 'b', found, bound, is_a ? 'a' : 'b');
     }
     case Rule::promoted_sums:

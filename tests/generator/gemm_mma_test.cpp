@@ -464,11 +464,12 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
         "gemm u8: d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of "
         "type f32, bf16 or f16");
   CHECK(refusal(on_120({{"dtype", "nvfp4"}, {"a_layout", "mn"}})) ==
-        "gemm nvfp4: a_layout mn with elements of 4 bits, 8 bits needed (ldmatrix transposes bytes and halves): make k "
-        "of a contiguous");
+        "gemm nvfp4: a_layout mn with elements of 4 bits, 8 bits needed (two values of a byte must be neighbours along "
+        "k): "
+        "make k of a contiguous");
   CHECK(refusal(on_120({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}, {"a_layout", "mn"}, {"b_layout", "mn"}})) ==
-        "gemm mxfp8_e4m3 x mxfp4: b_layout mn with elements of 4 bits, 8 bits needed (ldmatrix transposes bytes and "
-        "halves): make k of b contiguous");
+        "gemm mxfp8_e4m3 x mxfp4: b_layout mn with elements of 4 bits, 8 bits needed (two values of a byte must be "
+        "neighbours along k): make k of b contiguous");
   CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "e5m2"}, {"b_layout", "mn"}}) ==
         "gemm e5m2: b_layout mn with elements of 8 bits: ldmatrix transposes bytes (m16n16) on sm_120 and sm_121 with "
         "suffix a or f, not on sm_90a: make k of b contiguous");
