@@ -56,6 +56,26 @@ std::vector<const char*> strides_of(const Config& c) {
   return strides;
 }
 
+/// Whether rows of o that fill no box are stored by threads.
+bool stores_rows(const Config& c) { return stores_boxes(c) && has_ragged_queries(c); }
+
+void add_map_of_o(const Config& c, LaunchPlan& launch) {
+  const int bytes = o_bytes(c);
+  TensorMapRecipe map;
+  map.name = map.buffer = "o";
+  map.type = tensor_map_type(stores_sums(c) ? DType::f32 : c.o_dtype);
+  map.swizzle = tensor_map_swizzle(Swizzle::b128);
+  map.l2_promotion = TensorMapL2Promotion::l2_128b;
+  map.dims = {Expression(c.head_dim), Expression::parse("max(seqlen_q, 1)"), Expression::parse("heads_q"),
+              has_ragged_queries(c) ? Expression(1) : Expression::parse("max(batch, 1)")};
+  // One sequence may have any stride.
+  for (const char* const stride : {"seqlen", "head", has_ragged_queries(c) ? "seqlen" : "batch"})
+    map.strides_bytes.push_back(expression("o_stride_{} * {}", stride, bytes));
+  map.box = {static_cast<std::uint32_t>(o_span_elements(c)), kRowsOfWarp, 1, 1};
+  map.element_strides.resize(map.dims.size(), 1);
+  launch.tensor_maps.push_back(std::move(map));
+}
+
 void add_sizes(const Config& c, LaunchPlan& launch) {
   const auto size = [&](std::string name, std::int64_t min, std::int64_t max, std::optional<Expression> value,
                         std::string help) {
@@ -140,9 +160,16 @@ LaunchStep step_of(const Config& c, const LaunchPlan& launch, const std::string&
   LaunchStep step;
   step.entry = kernel;
   step.programmatic_stream_serialization = is_split;
-  for (const BufferSpec& buffer : launch.buffers)
-    if (!is_split || !is_merged(buffer.name))
+  for (const BufferSpec& buffer : launch.buffers) {
+    if (is_split && is_merged(buffer.name)) continue;
+    if (buffer.name != "o") {
       step.parameters.push_back(pointer_parameter(buffer.name.c_str(), buffer.name.c_str()));
+      continue;
+    }
+    step.parameters.push_back(
+        {.name = "o", .kind = ParameterKind::tensor_map, .value = {}, .source = "o", .offset_bytes = {}});
+    if (has_ragged_queries(c)) step.parameters.push_back(pointer_parameter("o_rows", "o"));
+  }
   if (is_split) add_parts(launch_facts(c), step);
   const auto size = [&](const char* name, ParameterKind kind) {
     step.parameters.push_back(size_parameter(name, kind, Expression::parse(name)));
@@ -159,7 +186,7 @@ LaunchStep step_of(const Config& c, const LaunchPlan& launch, const std::string&
   if (c.window == Window::chunked) size("attention_chunk", ParameterKind::i32);
   if (c.window == Window::sliding)
     for (const char* const name : {"window_size_left", "window_size_right"}) size(name, ParameterKind::i32);
-  if (!is_split)
+  if (stores_rows(c))
     for (const char* const name : strides_of(c)) size(name, ParameterKind::i64);
   scalar("softmax_scale");
   if (c.softcap != Softcap::none) scalar("softcap");
@@ -206,6 +233,7 @@ LaunchPlan fmha_nvfp4_launch(const Config& c, const std::string& arch, const std
     o.strides.insert(o.strides.begin(), Expression::parse("o_stride_batch"));
   }
   launch.buffers.push_back(std::move(o));
+  if (stores_boxes(c)) add_map_of_o(c, launch);
   launch.buffers.push_back(nvfp4_statistic("lse", BufferRole::output, layouts));
   launch.buffers.back().is_optional = true;
   if (c.output == Output::unnormalized)
@@ -231,9 +259,10 @@ std::string FmhaNvfp4Operator::call_of_step(const Config& config, std::size_t st
     return "tessera::fmha_nvfp4::merge<kConfig>" + call.substr(of_others.size());
   }
   std::string given;
-  const auto give = [&](std::string_view name) {
-    given += fmt::format("{0}.{1} = {1}", given.empty() ? "" : ", ", name);
+  const auto give_value = [&](std::string_view name, std::string_view value) {
+    given += fmt::format("{}.{} = {}", given.empty() ? "" : ", ", name, value);
   };
+  const auto give = [&](std::string_view name) { give_value(name, name); };
   const auto give_as = [&](std::string_view type, std::string_view name) {
     given += fmt::format(", .{1} = static_cast<{0}*>({1})", type, name);
   };
@@ -243,7 +272,8 @@ std::string FmhaNvfp4Operator::call_of_step(const Config& config, std::size_t st
     give_as("float", "partial_o");
     give_as("float", "partial_sums");
   } else {
-    give("o");
+    give_value("o", "&o");
+    if (stores_rows(config)) give("o_rows");
     give("lse");
     if (config.output == Output::unnormalized)
       for (const char* const name : {"row_max", "row_sum"}) give(name);
@@ -261,7 +291,7 @@ std::string FmhaNvfp4Operator::call_of_step(const Config& config, std::size_t st
   if (config.window == Window::chunked) give("attention_chunk");
   if (config.window == Window::sliding)
     for (const char* const name : {"window_size_left", "window_size_right"}) give(name);
-  if (!is_split)
+  if (stores_rows(config))
     for (const char* const name : strides_of(config)) give(name);
   give("softmax_scale");
   if (config.softcap != Softcap::none) give("softcap");

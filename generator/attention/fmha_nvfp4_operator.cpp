@@ -37,6 +37,17 @@ SplitKv split_of(const Fmha& p) {
   return has_few && expected_keys(p) >= kManyKeys && !has_tiles(p, 1, kEnoughTiles) ? SplitKv::on : SplitKv::off;
 }
 
+OperandPlan operand_of_o(const Config& config) {
+  const std::string type(config.output == Output::unnormalized ? "f32" : to_word(config.o_dtype));
+  OperandPlan o = plain_operand("o", type, "D of O = P V, merged from parts in the workspace");
+  if (!stores_boxes(config)) return o;
+  o.tensor_map_type = type;
+  o.swizzle = to_word(Swizzle::b128);
+  o.use = has_ragged_queries(config) ? "D of O = P V, from registers where a sequence's last rows fill no box"
+                                     : "D of O = P V";
+  return o;
+}
+
 }  // namespace
 
 void FmhaNvfp4Operator::require_facts(const Fmha& problem) {
@@ -216,9 +227,7 @@ void FmhaNvfp4Operator::describe(const Config& config, Plan& plan) {
                    plain_operand("delta_s", "f32", "accumulators of S begin as it"),
                    plain_operand("row_shift", "f32",
                                  config.softcap == Softcap::none ? "read for lse" : "added to each score of a row"),
-                   plain_operand("o", config.output == Output::unnormalized ? "f32" : to_word(config.o_dtype),
-                                 fmha_nvfp4::is_split(config) ? "D of O = P V, merged from parts in the workspace"
-                                                              : "D of O = P V, stored from registers"),
+                   operand_of_o(config),
                    plain_operand("lse", "f32", "written if not null")};
   if (config.output == Output::unnormalized)
     for (const char* const name : {"row_max", "row_sum"})
@@ -240,6 +249,13 @@ void FmhaNvfp4Operator::describe(const Config& config, Plan& plan) {
                          {{fmt::format("{} of a step on its way", content), "load", "barrier full"},
                           {fmt::format("{} of a step", content), "consumer", "barrier empty"}}});
   };
+  if (layout.o.bytes > 0)
+    plan.smem.push_back({layout.o.name,
+                         layout.o.offset,
+                         layout.o.bytes,
+                         fmha_nvfp4::consumer_warps(config),
+                         {{"O of 16 rows, being written", "consumer", "fence and syncwarp"},
+                          {"O of 16 rows, being stored", "consumer", "wait_group.read before the next"}}});
   add(layout.k, "K");
   add(layout.v, "V");
   add(layout.delta_s, "delta_s");

@@ -6,6 +6,7 @@
 #include "attention/tree_mask.cuh"
 #include "common/ring.cuh"
 #include "fmha_nvfp4/probabilities.cuh"
+#include "fmha_nvfp4/store.cuh"
 #include "fmha_nvfp4/tiles.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
@@ -43,7 +44,7 @@ struct Consumer {
   static constexpr Attention kAttention = attention_of(C);
   static constexpr bool kAlters = alters_scores(kAttention.facts), kCaps = C.softcap != Softcap::none;
   using Scores = float[C.tile_n / 2];
-  using Outputs = float[C.head_dim / 2];
+  using Outputs = OutputRows<C>;
 
   const Params& p;
   const unsigned smem;
@@ -269,48 +270,8 @@ struct Consumer {
     ring.advance();
   }
 
-  // Thread q of a quad has word i of each group q afterwards, and had word q of each group i.
-  static __device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
-#pragma unroll
-    for (int distance = 1; distance <= 2; distance *= 2) {
-      const bool is_upper = (threadIdx.x & distance) != 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if ((i & distance) != 0) continue;
-        unsigned &low = words[i], &high = words[i + distance];
-        const unsigned received = __shfl_xor_sync(0xffffffff, is_upper ? low : high, distance);
-        if (is_upper) {
-          low = received;
-        } else {
-          high = received;
-        }
-      }
-    }
-  }
-
-  // fp32 rows: of o, or of a part of split keys. Neighbouring threads have neighbouring columns.
-  static __device__ __forceinline__ void store_row(float* row, const Outputs& outputs, int r) {
-#pragma unroll
-    for (int tile = 0; tile < kColumnTiles; ++tile)
-      ptx::st_global_v2(row + 8 * tile + threadIdx.x % 4 * 2, __float_as_uint(outputs[4 * tile + 2 * r] * kLower),
-                        __float_as_uint(outputs[4 * tile + 2 * r + 1] * kLower));
-  }
-
-  __device__ __forceinline__ void store_row(char* o, const Outputs& outputs, int r, float inverse,
-                                            bool is_there) const {
-#pragma unroll
-    for (int tiles = 0; tiles < kColumnTiles; tiles += 4) {
-      unsigned words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        words[i] = ptx::cvt_pack<C.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * inverse,
-                                            outputs[4 * (tiles + i) + 2 * r + 1] * inverse);
-      transpose_quad(words);
-      if (is_there) ptx::st_global_v4(o + 16 * tiles, {words[0], words[1], words[2], words[3]});
-    }
-  }
-
   __device__ __forceinline__ void store(const Outputs& outputs, const Tile<C>& tile) {
+    float factors[2];  // of rows of O
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
@@ -325,24 +286,20 @@ struct Consumer {
         if (!is_there) continue;
         const long long rows = static_cast<long long>(has_ragged_queries<C>() ? 1 : p.batch) * p.heads_q * p.seqlen_q;
         const long long of_part = tile.split * rows + at;
-        store_row(p.partial_o + of_part * C.head_dim, outputs, r);
+        store_row_of_sums<C>(p.partial_o + of_part * C.head_dim, outputs, r, kLower);
         if (is_first)
           ptx::st_global_v2(p.partial_sums + 2 * of_part, __float_as_uint(largest), __float_as_uint(sum[r] * kLower));
         continue;
       }
-      const long long token = tile.queries.first + row;
-      const long long first =
-          tile.sequence * p.o_stride_batch + token * p.o_stride_seqlen + tile.head * p.o_stride_head;
       if constexpr (C.output == Output::unnormalized) {
-        if (is_there) store_row(static_cast<float*>(p.o) + first, outputs, r);
+        factors[r] = kLower;
       } else {
         float whole = sum[r];
         if constexpr (C.sink != Sink::none) {
           const float subtrahend = max[r] == ptx::minus_infinity() ? 0.0f : largest - kRaise;
           if (p.sink != nullptr) whole += attention::sink_share(p.sink[tile.head], subtrahend);
         }
-        store_row(static_cast<char*>(p.o) + 2 * (first + lane % 4 * 8), outputs, r, whole == 0.0f ? 0.0f : 1.0f / whole,
-                  is_there);
+        factors[r] = whole == 0.0f ? 0.0f : 1.0f / whole;
       }
       if (!is_first || !is_there) continue;
       if constexpr (C.output == Output::unnormalized) {
@@ -355,6 +312,7 @@ struct Consumer {
                   : kCaps        ? logarithm
                                  : fmaf(p.softmax_scale, row_shift_of(tile, row), logarithm);
     }
+    if constexpr (stores_boxes(C)) store_rows<C>(p, smem, warp, outputs, factors, tile, row_of(tile));
   }
 
   __device__ __forceinline__ void run() {
@@ -377,6 +335,7 @@ struct Consumer {
       for (int block = tile.first_block; block < tile.end_block; ++block) step(outputs, tile, block * C.tile_n);
       store(outputs, tile);
     }
+    if constexpr (stores_boxes(C)) finish_stores();
   }
 };
 

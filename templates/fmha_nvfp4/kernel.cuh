@@ -1,5 +1,6 @@
 // Attention of NVFP4 operands by mma.sync, warp-specialised: one warp loads, the others multiply and store, on their
-// own from the ring on. Roles: producer.cuh, consumer.cuh (probabilities.cuh); tiles.cuh says who takes which tile.
+// own from the ring on. Roles: producer.cuh, consumer.cuh (probabilities.cuh, store.cuh); tiles.cuh says who takes
+// which tile.
 #pragma once
 
 #include "attention/merge.cuh"
@@ -22,12 +23,13 @@ __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
   constexpr BarrierRow kFull = full_barriers(C);
 
-  extern __shared__ __align__(128) unsigned char shared_memory[];
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
   // A full barrier takes one arrival (the loading thread, with the bytes), an empty one that of every warp that reads.
   if (threadIdx.x < 32 && ptx::elect_sync()) {
     common::init_ring<C.stages>(common::barrier_at<kFull>(smem), 1, consumer_warps(C));
     ptx::fence_mbarrier_init();
+    if constexpr (stores_boxes(C)) ptx::prefetch_tensormap(*params.o);
   }
   __syncthreads();
   if constexpr (is_split(C)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/nvfp4_sequences.cuh"
+#include "ptx/tma.cuh"
 #include "spec/fmha_nvfp4.h"
 
 namespace tessera::fmha_nvfp4 {
@@ -9,7 +10,8 @@ namespace tessera::fmha_nvfp4 {
 struct Params {
   const void *q, *k, *v;
   const float *delta_s, *row_shift;
-  void* o = nullptr;
+  const ptx::TensorMap* o = nullptr;                             // null for split keys
+  void* o_rows = nullptr;                                        // the same tensor; ragged queries
   float *lse = nullptr, *row_max = nullptr, *row_sum = nullptr;  // the first may be null
   float *partial_o = nullptr, *partial_sums = nullptr;           // split keys
   const int *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr, *seqused_q = nullptr, *seqused_k = nullptr;
@@ -21,7 +23,7 @@ struct Params {
   int tokens_k = 0;
   int attention_chunk = 1;
   int window_size_left = -1, window_size_right = -1;  // -1: no bound
-  long long o_stride_head = 0, o_stride_seqlen = 0, o_stride_batch = 0;
+  long long o_stride_head = 0, o_stride_seqlen = 0;   // ragged queries
   float softmax_scale;
   float softcap = 0.0f;
 };

@@ -14,7 +14,12 @@
 // A CTA takes tiles of tile_m queries of a head, one after the other, and walks over keys in steps of tile_n. Warp 0
 // (load) fills a ring of `stages` slots, K, V and delta_s of a step each, by bulk copies: a tile of units is one
 // piece of memory. The warps of the other warpgroups (consumer) have 16 rows each and meet nowhere but at the slots; Q
-// comes from global memory to registers.
+// comes from global memory to registers. A finished tile's 16 rows of O go to bytes that only this warp uses, and from
+// there by TMA, which reads them beside the next tile's products. Rows of a ragged sequence that fill no box of 16
+// leave from registers: behind them begins the next sequence. So do parts of split keys.
+//
+// The map of o: dims {head_dim, max(seqlen_q, 1), heads_q, max(batch, 1)}, of ragged queries one sequence; strides
+// {seqlen, head, batch}; boxes {o_span_elements, 16, 1, 1}, swizzled by 128 bytes; type o_dtype, f32 un-normalised.
 //
 // Logits are what other families make of scores (templates/attention): capped, lowered by distance, hidden by a tree.
 // All of these but a cap know nothing of what all keys of a row have in common, so row_shift is added behind the
@@ -29,14 +34,15 @@
 // keys dense or ragged, both with used lengths or without. Tiles of ragged queries are numbered as their blocks are.
 // Of dense queries those behind a used length see no key and have no block; their rows of O and sums are stored.
 //
-// Entry parameters, in this order: const void *q, *k, *v; const float *delta_s, *row_shift; void* o; float* lse (may
-// be null); float *row_max, *row_sum (output unnormalized only); const int *cu_seqlens_q (q_layout ragged only),
+// Entry parameters, in this order: const void *q, *k, *v; const float *delta_s, *row_shift; const __grid_constant__
+// TensorMap o; void* o_rows, the same tensor (q_layout ragged only); float* lse (may be null); float *row_max, *row_sum
+// (output unnormalized only); const int *cu_seqlens_q (q_layout ragged only),
 // *cu_seqlens_k (kv_layout ragged only), *seqused_q (seqused qk only), *seqused_k (seqused k, qk); const float *sink
 // (sink per_head only, may be null), *alibi_slopes (alibi per_head only); const unsigned* tree_mask, int tree_words
 // (tree_mask bits only); int batch, heads_q, heads_kv, seqlen_q, seqlen_k; int tokens_k (kv_layout ragged only); int
 // attention_chunk (window chunked only); int window_size_left, window_size_right (window sliding only); long long
-// o_stride_head, o_stride_seqlen; long long o_stride_batch (q_layout dense only); float softmax_scale; float softcap
-// (softcap tanh only). Split keys: in place of o, lse, row_max, row_sum and sink the entry has float* partial_o
+// o_stride_head, o_stride_seqlen (q_layout ragged only); float softmax_scale; float softcap (softcap tanh only). Split
+// keys: in place of o, lse, row_max, row_sum, sink, o_rows and strides the entry has float* partial_o
 // [num_splits][rows] [head_dim], float* partial_sums [num_splits][rows][2], and behind seqlen_k int num_splits. Launch:
 // grid {min(ctas_per_sm() * num_sms, tiles (* num_splits))}, block num_threads(), smem_layout().total_bytes of shared
 // memory.
@@ -141,13 +147,25 @@ TESSERA_HD constexpr int key_slot_bytes(const Config& c) {
 TESSERA_HD constexpr int delta_slot_bytes(const Config& c) { return c.tile_n * 4; }
 TESSERA_HD constexpr int slot_bytes(const Config& c) { return 2 * key_slot_bytes(c) + delta_slot_bytes(c); }
 
+// O's way out: whether by TMA, through panels of one swizzle span, [16 rows][128 bytes], of which a warp has as many as
+// there is room for, and stores in as many passes.
+TESSERA_HD constexpr bool stores_boxes(const Config& c) { return !is_split(c); }
+inline constexpr int kPanelBytes = kRowsOfWarp * swizzle_span_bytes(Swizzle::b128);
+TESSERA_HD constexpr int o_bytes(const Config& c) { return stores_sums(c) ? 4 : dtype_bytes(c.o_dtype); }
+TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(Swizzle::b128) / o_bytes(c); }
+TESSERA_HD constexpr int o_panels(const Config& c) { return c.head_dim / o_span_elements(c); }
+TESSERA_HD constexpr int panels_of_pass(const Config& c) { return o_panels(c) < 2 ? o_panels(c) : 2; }
+TESSERA_HD constexpr int o_slot_bytes(const Config& c) { return panels_of_pass(c) * kPanelBytes; }
+
 struct SmemLayout {
+  SmemRegion o;  // [consumer warp][panel]
   SmemRegion k, v, delta_s, barriers;
   int total_bytes = 0;
 };
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
-  layout.k = {"k", 0, c.stages * key_slot_bytes(c)};
+  layout.o = {"o", 0, stores_boxes(c) ? consumer_warps(c) * o_slot_bytes(c) : 0};
+  layout.k = {"k", common::end_of(layout.o), c.stages * key_slot_bytes(c)};
   layout.v = {"v", common::end_of(layout.k), c.stages * key_slot_bytes(c)};
   layout.delta_s = {"delta_s", common::end_of(layout.v), c.stages * delta_slot_bytes(c)};
   layout.barriers = {"barriers", common::end_of(layout.delta_s), 2 * 8 * c.stages};

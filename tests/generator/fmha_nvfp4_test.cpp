@@ -88,7 +88,7 @@ TEST_CASE("fmha nvfp4: an illegal pin is refused with the rule that it breaks") 
         "scores)");
   CHECK(unsupported({{"stages", "9"}}) == "head_dim 128, nvfp4, tile 128x128, 9 stages: 9 stages, 1 to 8 allowed");
   CHECK(unsupported({{"stages", "8"}, {"tile_n", "128"}}) ==
-        "head_dim 128, nvfp4, tile 128x128, 8 stages: 151,680 bytes of shared memory, 101,376 allowed: drop a stage");
+        "head_dim 128, nvfp4, tile 128x128, 8 stages: 184,448 bytes of shared memory, 101,376 allowed: drop a stage");
   CHECK(
       unsupported({{"pack_gqa", "4"}}) ==
       "head_dim 128, nvfp4, tile 128x128, 3 stages, 4 heads packed: pack_gqa 4, 1 needed: a block of queries with one "
@@ -113,6 +113,34 @@ TEST_CASE("fmha nvfp4: tiles of 128 queries, of 64 where there are no more") {
         "tessera_fmha_nvfp4_sm120a_d128_128x64_s3_full_tree_unnormalized_to_bf16");
   CHECK(planned({{"split_size", "256"}, {"mask", "causal"}, {"window", "chunked"}}).kernel ==
         "tessera_fmha_nvfp4_sm120a_d128_128x128_s3_causal_chunked_split256_to_bf16");
+}
+
+TEST_CASE("fmha nvfp4: o leaves through a tensor map of a warp's rows, and has no map where keys are split") {
+  const auto is_o = [](const auto& x) { return x.name == "o"; };
+  const auto map_of_o = [&](const Plan& plan) {
+    const auto& maps = plan.launch.tensor_maps;
+    const auto map = std::find_if(maps.begin(), maps.end(), is_o);
+    REQUIRE(map != maps.end());
+    return *map;
+  };
+  const Plan dense = planned({});
+  CHECK(map_of_o(dense).box == std::vector<std::uint32_t>{64, 16, 1, 1});
+  CHECK(map_of_o(dense).dims[3].text() == "max(batch, 1)");
+  CHECK(map_of_o(planned({{"output", "unnormalized"}})).box == std::vector<std::uint32_t>{32, 16, 1, 1});
+  const Plan ragged = planned({{"q_layout", "ragged"}});
+  CHECK(map_of_o(ragged).dims[3].text() == "1");
+  const auto has_rows = [](const Plan& plan) {
+    const auto& list = plan.launch.steps.at(0).parameters;
+    return std::any_of(list.begin(), list.end(), [](const auto& parameter) { return parameter.name == "o_rows"; });
+  };
+  CHECK(has_rows(ragged));
+  CHECK(!has_rows(dense));
+  const Plan split = planned({{"split_kv", "on"}});
+  CHECK(split.launch.tensor_maps.empty());
+  CHECK(!has_rows(split));
+  // Room for O of all warps beside the ring: 16 rows of 128 columns of 16 bits, of fp32 in two passes.
+  CHECK(dense.smem_bytes - split.smem_bytes == 8 * 16 * 128 * 2);
+  CHECK(planned({{"output", "unnormalized"}}).smem_bytes == dense.smem_bytes);
 }
 
 TEST_CASE("fmha nvfp4: keys are split where few queries are known to see many") {
