@@ -24,7 +24,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .has_cuts = fmha::has_whole_tiles(c),
           .copies_keys = c.kv_copy == KvCopy::cp_async,
           .copies_q = fmha::copies_q(c),
-          .stores_o = has_descales(c.facts) || fmha::shares_blocks(c),
+          .stores_o = fmha::leaves_from_registers(c),
           .swizzles_keys = fmha::uses_mma_sync(c),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
@@ -53,7 +53,10 @@ void describe_smem(const Config& config, Plan& plan) {
       {"Q of a tile", "consumer", "last S = Q K^T of the tile"}};
   for (int pass = 0; !fmha::leaves_from_registers(config) && pass < fmha::o_passes(config); ++pass) {
     const bool is_last = pass == fmha::o_passes(config) - 1;
-    const std::string part = fmha::o_passes(config) == 1 ? "O" : pass == 0 ? "O, first columns" : "O, last columns";
+    const std::string part = fmha::o_passes(config) == 1 ? "O"
+                             : pass == 0                 ? "O, first columns"
+                             : is_last                   ? "O, last columns"
+                                                         : "O, next columns";
     of_q.push_back({part + ", being written", "consumer", "barrier o_full"});
     of_q.push_back({part + ", being stored", "store_o", is_last ? "barrier q_empty" : "barrier o_read"});
   }
@@ -142,7 +145,7 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
   }
   for (OperandPlan& of_fact : fact_operands(config.facts)) plan.operands.push_back(std::move(of_fact));
   describe_smem(config, plan);
-  plan.entry_registers = fmha::register_budget(config).entry;
+  plan.entry_registers = fmha::launched_registers(config);
   for (int i = 0; i < fmha::num_roles(config); ++i) {
     const fmha::Role role = fmha::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});

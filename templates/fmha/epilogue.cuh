@@ -153,42 +153,90 @@ inline constexpr int kColumnsOfThread = has_eights(C)  ? 8
                                         : has_fours(C) ? 4
                                                        : 2;
 
+// A thread's words of a row, of 8-bit or 4-bit V, of groups [first, end) of columns that four threads share. `put`
+// takes them, and the byte at which they lie behind the first.
+template <Config C, bool kIsF32, class Put>
+__device__ __forceinline__ void give_columns(const Accumulator<C>& output, int r, int first, int end, const Put& put) {
+  const auto packed = [](unsigned x, unsigned y) {
+    return ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(x), __uint_as_float(y));
+  };
+#pragma unroll
+  for (int i = first; i < end; ++i) {
+    if constexpr (has_eights(C)) {
+      const ptx::Vector4 low = four_of_eight<C>(output, i, r, 0), high = four_of_eight<C>(output, i, r, 1);
+      if constexpr (kIsF32) {
+        put(128 * (i - first), low);
+        put(128 * (i - first) + 16, high);
+      } else {
+        put(64 * (i - first),
+            ptx::Vector4{packed(low.x, low.y), packed(low.z, low.w), packed(high.x, high.y), packed(high.z, high.w)});
+      }
+    } else {
+      const ptx::Vector4 four = columns_of<C>(output, i, r);
+      if constexpr (kIsF32) {
+        put(64 * (i - first), four);
+      } else {
+        put(32 * (i - first), packed(four.x, four.y), packed(four.z, four.w));
+      }
+    }
+  }
+}
+
+struct GlobalRow {
+  char* to;
+  __device__ __forceinline__ void operator()(int byte, const ptx::Vector4& words) const {
+    ptx::st_global_v4(to + byte, words);
+  }
+  __device__ __forceinline__ void operator()(int byte, unsigned x, unsigned y) const {
+    ptx::st_global_v2(to + byte, x, y);
+  }
+};
+
 // A thread's part of a row, which begins at `to`: 16-bit or fp32.
 template <Config C, bool kIsF32>
 __device__ __forceinline__ void store_columns(char* to, const Accumulator<C>& output, int r) {
-  if constexpr (has_eights(C)) {
-#pragma unroll
-    for (int i = 0; i < o_columns(C) / 32; ++i) {
-      const ptx::Vector4 low = four_of_eight<C>(output, i, r, 0), high = four_of_eight<C>(output, i, r, 1);
-      if constexpr (kIsF32) {
-        ptx::st_global_v4(to + 128 * i, low);
-        ptx::st_global_v4(to + 128 * i + 16, high);
-      } else {
-        const auto packed = [](unsigned x, unsigned y) {
-          return ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(x), __uint_as_float(y));
-        };
-        ptx::st_global_v4(to + 64 * i,
-                          {packed(low.x, low.y), packed(low.z, low.w), packed(high.x, high.y), packed(high.z, high.w)});
-      }
-    }
-  } else if constexpr (has_fours(C)) {
-#pragma unroll
-    for (int i = 0; i < o_columns(C) / 16; ++i) {
-      const ptx::Vector4 four = columns_of<C>(output, i, r);
-      if constexpr (kIsF32) {
-        ptx::st_global_v4(to + 64 * i, four);
-      } else {
-        ptx::st_global_v2(to + 32 * i,
-                          ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(four.x), __uint_as_float(four.y)),
-                          ptx::cvt_pack<o_dtype(C.facts)>(__uint_as_float(four.z), __uint_as_float(four.w)));
-      }
-    }
+  if constexpr (has_fours(C) || has_eights(C)) {
+    give_columns<C, kIsF32>(output, r, 0, o_columns(C) / (4 * kColumnsOfThread<C>), GlobalRow{to});
   } else {
     static_assert(kIsF32);  // 16-bit ones: store_rows()
 #pragma unroll
     for (int i = 0; i < o_columns(C) / 8; ++i)
       ptx::st_global_v2(to + 32 * i, __float_as_uint(output[4 * i + 2 * r]),
                         __float_as_uint(output[4 * i + 2 * r + 1]));
+  }
+}
+
+// A thread's part of a row in panels of shared memory, whose first byte lies swizzled at `address`: the other ones
+// follow in bits of a span that are 0 in it, or in panels behind.
+template <Config C>
+struct StagedRow {
+  unsigned address;
+  __device__ __forceinline__ unsigned at(int byte) const {
+    constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+    return (address ^ (byte % kSpan)) + byte / kSpan * kRowsPerWarpgroup * kSpan;
+  }
+  __device__ __forceinline__ void operator()(int byte, const ptx::Vector4& words) const {
+    ptx::st_shared_v4_f32(at(byte), __uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z),
+                          __uint_as_float(words.w));
+  }
+  __device__ __forceinline__ void operator()(int byte, unsigned x, unsigned y) const {
+    ptx::st_shared_v2_f32(at(byte), __uint_as_float(x), __uint_as_float(y));
+  }
+};
+
+// O of 8-bit or 4-bit V: the columns of one pass.
+template <Config C>
+__device__ __forceinline__ void stage_columns(const Accumulator<C>& output, int pass, unsigned slot) {
+  constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+  constexpr int kGroups = v_columns(C) / o_passes(C) / (4 * kColumnsOfThread<C>);
+  const int thread = ptx::forget(static_cast<int>(threadIdx.x) % kWarpgroupThreads);
+  const int byte = thread % 4 * kColumnsOfThread<C> * o_element_bytes(C.facts);
+  const unsigned panel = slot + byte / kSpan * kRowsPerWarpgroup * kSpan + byte % kSpan;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = thread / 32 * 16 + thread % 32 / 4 + 8 * r;
+    give_columns<C, C.facts.output == Output::unnormalized>(
+        output, r, pass * kGroups, (pass + 1) * kGroups, StagedRow<C>{swizzle_address(C.swizzle, panel + row * kSpan)});
   }
 }
 
@@ -292,7 +340,16 @@ __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>
 }
 
 // Consumers' side. The Q slot is free once every warp of the warpgroup has passed the first barrier: their products
-// with Q are done. fp32 O takes two passes; the second waits until the first has left.
+// with Q are done. Where O takes several passes, each waits until the one before has left: all of them but the last are
+// phases of o_read.
+template <Config C>
+__device__ __forceinline__ void wait_for_pass(int pass, int warpgroup, const RingPosition<C.q_stages>& q,
+                                              unsigned smem) {
+  if (pass == 0) return;
+  const unsigned tiles = (o_passes(C) - 1) % 2 == 0 ? 0 : tile_parity(q);  // phases of the tiles before
+  ptx::mbarrier_wait_parity(barrier_at<barriers(C).o_read>(smem, warpgroup), tiles ^ ((pass - 1) % 2));
+}
+
 template <Config C>
 __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int warpgroup,
                                              const RingPosition<C.q_stages>& q, unsigned smem) {
@@ -301,10 +358,12 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
   const unsigned slot = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {
-    if (pass > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_read>(smem, warpgroup), tile_parity(q));
+    wait_for_pass<C>(pass, warpgroup, q, smem);
     if constexpr (!owns_rows(C))
       if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
-    if constexpr (C.facts.output == Output::normalized) {
+    if constexpr (has_fours(C) || has_eights(C)) {
+      stage_columns<C>(output, pass, slot);
+    } else if constexpr (C.facts.output == Output::normalized) {
       stage_normalized<C>(output, slot);
     } else {
       stage_unnormalized<C>(output, pass, slot);
@@ -338,7 +397,7 @@ __device__ __forceinline__ void hand_over_ragged(const Params& p, const Accumula
   store_rows<C>(p, output, tile, row);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {
-    if (pass > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_read>(smem, warpgroup), tile_parity(q));
+    wait_for_pass<C>(pass, warpgroup, q, smem);
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.o_full>(smem, index));
   }
@@ -353,11 +412,13 @@ __device__ __forceinline__ void store_output(const Params& p, unsigned smem, con
   constexpr int kPanels = v_columns(C) / o_passes(C) / o_span_elements(C);
 #pragma unroll 1  // unrolled, the addresses spill
   for (int i = 0; i < o_passes(C) * kWarpgroups; ++i) {
-    const int pass = i / kWarpgroups;
-    const int warpgroup = i % kWarpgroups;
+    // All of a group's passes first where a warp has two groups and more than two passes: it stages them in this order.
+    constexpr bool kByGroups = o_passes(C) > 2;
+    const int pass = kByGroups ? i % o_passes(C) : i / kWarpgroups;
+    const int warpgroup = kByGroups ? i / o_passes(C) : i % kWarpgroups;
     const int index = q.slot() * kWarpgroups + warpgroup;
     // Each pass is a phase.
-    const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass);
+    const unsigned full_parity = o_passes(C) == 1 ? q.parity() : static_cast<unsigned>(pass % 2);
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_full>(smem, index), full_parity);
     const unsigned from = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
     const int row =

@@ -136,7 +136,7 @@ TESSERA_HD constexpr bool copies_q(const Config& c) {
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
 // box is there to store it.
 TESSERA_HD constexpr bool leaves_from_registers(const Config& c) {
-  return is_split(c) || has_descales(c.facts) || copies_q(c) || shares_blocks(c);
+  return is_split(c) || (has_descales(c.facts) && !owns_rows(c)) || copies_q(c) || shares_blocks(c);
 }
 // Whether who stores a tile's O whole divides it with its head's sink; parts have it when they are merged.
 TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
@@ -161,7 +161,7 @@ TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_group
 // Whether the other roles are told of their tiles by the thread that loads Q: fmha/passed_tiles.cuh. Four consumer
 // warpgroups have no register to spare.
 TESSERA_HD constexpr bool passes_tiles(const Config& c) {
-  return knows_sequence(c) && !leaves_from_registers(c) && !is_8_bit(c.facts) && consumer_warpgroups(c) <= 3;
+  return knows_sequence(c) && !leaves_from_registers(c) && !has_descales(c.facts) && consumer_warpgroups(c) <= 3;
 }
 // Messages of tiles: the one being written, and those of the tiles that some role may still work on.
 inline constexpr int kPassedTiles = 4;

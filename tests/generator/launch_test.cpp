@@ -215,9 +215,10 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     CHECK(bytes("k") * fmha::load_stages(config, false) == (is_widened ? layout.raw_k : layout.k).bytes);
     CHECK(bytes("v") == fmha::load_ring(config, true).slot_bytes);
     CHECK(bytes("v") * fmha::load_stages(config, true) == (is_raw_v ? layout.raw_v : layout.v).bytes);
-    CHECK(launch.tensor_maps.size() == (has_descales(config.facts) ? 3 : 4));
-    if (!has_descales(config.facts))
-      CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
+    const bool has_o = !fmha::leaves_from_registers(config);
+    CHECK(has_o == (!has_descales(config.facts) || fmha::owns_rows(config)));
+    CHECK(launch.tensor_maps.size() == (has_o ? 4 : 3));
+    if (has_o) CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
   };
   for_each_legal<FmhaOperator>(check);
   for_each_legal<FmhaMmaOperator>(check);
