@@ -66,7 +66,14 @@ void append_resources(std::string& out, const Plan& plan) {
       out += fmt::format("  {:>8} .. {:>8}  {:>8}  {}\n", region.first_column, region.first_column + region.columns,
                          region.columns, region.name);
   }
-  if (!plan.roles.empty()) out += "\nroles\n";
+  // Where roles move registers a thread has another number at first: all that the launch bounds leave.
+  const bool moves_registers = std::any_of(plan.roles.begin(), plan.roles.end(), [&](const RolePlan& role) {
+    return role.registers > 0 && role.registers != plan.entry_registers;
+  });
+  if (moves_registers)
+    out += fmt::format("\nroles: launched with {} registers a thread\n", plan.entry_registers);
+  else if (!plan.roles.empty())
+    out += "\nroles\n";
   for (const RolePlan& role : plan.roles) {
     const std::string warps = role.warps == 1
                                   ? fmt::format("warp {}", role.first_warp)

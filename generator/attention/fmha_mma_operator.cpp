@@ -9,6 +9,7 @@
 #include "generator/attention/fmha_choice.h"
 #include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_mma_cost.h"
+#include "generator/candidates.h"
 #include "generator/words.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr int kRowsOfTiles[] = {128, 256, 64};
 constexpr int kKeysOfSteps[] = {64, 128, 96, 80, 48, 32, 16};
 constexpr int kMostRegisters = 255;
+constexpr int kMostExplained = 1024;  // columns of heads that a refusal counts registers and bytes of
 constexpr double kSpilledShare = 0.01;
 constexpr double kOneSlotShare = 0.93;  // of the speed: loads wait for the last warp
 constexpr double kFewKeysShare = 0.99;  // where all slots together have fewer than 128 keys
@@ -53,6 +55,35 @@ fmha::Config widest_config(const Fmha& p, int tile_m, int tile_n, int stages) {
   return fmha_config(p, tile, fmha::widest_swizzle(c), MmaKind::mma_f16);
 }
 
+/// What the smallest tile would take of registers and shared memory, of heads that are too long for a thread's
+/// registers; else empty. Values that are keys lie in the keys' slots.
+std::string needs_of_smallest(const Fmha& asked) {
+  const auto is_sane = [](int columns) { return columns > 0 && columns <= kMostExplained; };
+  if (!is_sane(asked.head_dim) || !is_sane(asked.head_dim_v.value_or(asked.head_dim))) return {};
+  fmha::Config least;
+  int least_bytes = 0;
+  for (const int tile_m : {fmha::kRowsOfWarpMma, fmha::kRowsPerWarpgroup}) {
+    fmha::Config c;
+    c.facts = attention_facts(asked);
+    c.mma_kind = MmaKind::mma_f16;
+    c.tile_m = tile_m;
+    c.tile_n = fmha::shares_blocks(c) ? 16 * fmha::kConsumerWarps : 32 / dtype_bytes(c.facts.dtype);
+    c.stages = 1;
+    c.swizzle = fmha::widest_swizzle(c);
+    const fmha::SmemLayout layout = fmha::smem_layout(c);
+    const int bytes = layout.total_bytes - (asked.v_is_k == VIsK::on ? layout.v.bytes : 0);
+    if (least_bytes > 0 && bytes >= least_bytes) continue;
+    least = c;
+    least_bytes = bytes;
+  }
+  if (fmha::registers_of_warp(least) <= kMostRegisters) return {};
+  return fmt::format(
+      " (of the smallest tile, {}x{} with 1 stage, a thread would hold {} registers of S and O, {} there are; it would "
+      "take {} bytes of shared memory, {} there are)",
+      least.tile_m, least.tile_n, fmha::registers_of_warp(least), kMostRegisters, grouped(least_bytes),
+      grouped(smem_bytes_of(asked.arch)));
+}
+
 }  // namespace
 
 bool FmhaMmaOperator::serves(const Fmha& problem) {
@@ -78,11 +109,8 @@ void FmhaMmaOperator::require_facts(const Fmha& problem) {
   Fmha of_family = problem;
   of_family.mma_kind = MmaKind::mma_f16;
   const int columns = problem.head_dim_v.value_or(problem.head_dim);
-  if (problem.v_is_k == VIsK::on)
-    refuse("v_is_k (O of 16 rows of 512 columns: 256 registers a thread, 255 there are)", "");
-  if (columns > 256)
-    refuse(fmt::format("head_dim_v {} (O of 16 rows: {} registers a thread, {} there are)", columns, columns / 2,
-                       kMostRegisters),
+  if (problem.v_is_k == VIsK::on || columns > 256)
+    refuse((problem.v_is_k == VIsK::on ? "v_is_k" : fmt::format("head_dim_v {}", columns)) + needs_of_smallest(problem),
            "");
   FmhaOperator::require_facts(of_family);
   if (is_8_bit(attention_facts(problem)) && problem.tile_m == fmha::kRowsOfWarpMma)

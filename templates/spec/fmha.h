@@ -192,6 +192,16 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   }
 }
 
+inline constexpr int kRegistersOfSm = 65536;
+
+// At entry, as the assembler takes them: where no register moves, all that the launch bounds leave.
+TESSERA_HD constexpr int launched_registers(const Config& c) {
+  const RegisterBudget budget = register_budget(c);
+  if (budget.entry != budget.producer || budget.entry != budget.consumer) return budget.entry;
+  const int all = kRegistersOfSm / (num_threads(c) * ctas_per_sm(c));
+  return all < 255 ? all : 255;
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_columns(const Config& c, int head_dim) {
   const int multiple = c.cta_pair || is_8_bit(c.facts) ? 32 : 8;
   if (head_dim < 16 || head_dim % multiple != 0) return {Rule::head_dim_not_multiple_of_8, head_dim, multiple};

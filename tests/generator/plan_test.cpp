@@ -400,7 +400,18 @@ TEST_CASE("what no kernel exists for is refused with what exists") {
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"dtype", "e4m3"}, {"head_dim", "64"}, {"tile_m", "16"}}) ==
         "fmha has no kernel for dtype e4m3 with tile_m 16 on sm_120a: take tile_m 64");
   CHECK(unsupported("fmha", {{"arch", "sm_121f"}, {"head_dim", "512"}}) ==
-        "fmha has no kernel for head_dim_v 512 (O of 16 rows: 256 registers a thread, 255 there are) on sm_121f");
+        "fmha has no kernel for head_dim_v 512 (of the smallest tile, 64x16 with 1 stage, a thread would hold 264 "
+        "registers of S and O, 255 there are; it would take 98,368 bytes of shared memory, 101,376 there are) on "
+        "sm_121f");
+  // Values that are keys: 64 rows of Q of 576 columns and a slot of 16 keys, and eight barriers.
+  static_assert(2 * 576 * (64 + 16) + 64 == 92224);
+  CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"head_dim", "576"}, {"head_dim_v", "512"}, {"v_is_k", "on"}}) ==
+        "fmha has no kernel for v_is_k (of the smallest tile, 64x16 with 1 stage, a thread would hold 264 registers of "
+        "S and O, 255 there are; it would take 92,224 bytes of shared memory, 101,376 there are) on sm_120a");
+  CHECK(unsupported("fmha", {{"arch", "sm_90a"}, {"head_dim", "512"}, {"mma_kind", "mma.f16"}}) ==
+        "fmha has no kernel for head_dim_v 512 (of the smallest tile, 64x16 with 1 stage, a thread would hold 264 "
+        "registers of S and O, 255 there are; it would take 98,368 bytes of shared memory, 232,448 there are) with "
+        "mma_kind mma.f16: take wgmma.f16");
   CHECK(unsupported("fmha", {{"arch", "sm_120a"}, {"mma_kind", "wgmma.f16"}}) ==
         "fmha has no kernel for mma_kind wgmma.f16 with dtype bf16 on sm_120a: take mma.f16");
   CHECK(unsupported("fmha", {{"arch", "sm_121a"}, {"dtype", "e4m3"}, {"mma_kind", "mma.f16"}}) ==
