@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "generator/attention/fmha_choice.h"
@@ -31,9 +32,10 @@ Fmha of_mma(Fmha p) {
   return fmha_of_one_sequence(p);
 }
 
-/// Tiles that the assembler may not find registers for: legal, but nobody's default. Found by compiling drawn kernels.
-bool may_spill(const fmha::Config& c) {
-  if (fmha::shares_blocks(c)) return c.tile_n > 64;
+/// Registers of a thread that the assembler may not find: such tiles are legal, but nobody's default while there is
+/// another, and that with the fewest is where there is none. Found by compiling drawn kernels (scripts/nightly spills).
+int missing_registers(const fmha::Config& c) {
+  if (fmha::shares_blocks(c)) return std::max(c.tile_n - 64, 0);
   int beside = 40;
   if (fmha::row_blocks(c) == 2) beside += 32;
   if (fmha::has_pools(c) && fmha::row_blocks(c) == 2 && c.tile_n > 96) beside += 16;  // words of bits
@@ -45,7 +47,7 @@ bool may_spill(const fmha::Config& c) {
   if (fmha::is_split(c) || reads_lengths(c.facts)) beside += 8;
   if (fmha::is_dealt(c)) beside += 16;
   if (fmha::has_whole_tiles(c)) beside += 16;
-  return fmha::registers_of_warp(c) + beside > fmha::register_budget(c).consumer;
+  return std::max(fmha::registers_of_warp(c) + beside - fmha::register_budget(c).consumer, 0);
 }
 
 /// Under the widest swizzle, or the one that is pinned.
@@ -140,7 +142,8 @@ double FmhaMmaOperator::score(const Config& config, const Fmha& problem) {
   // A slot of few keys is soon empty again.
   const int ahead = config.stages * config.tile_n;
   const double slots = config.stages == 1 ? kOneSlotShare : ahead < 128 ? kFewKeysShare : 1;
-  return (may_spill(config) ? kSpilledShare : 1) * slots * 1e6 /
+  const int missing = missing_registers(config);
+  return (missing > 0 ? kSpilledShare / missing : 1) * slots * 1e6 /
          fmha_mma_cost(config, of_mma(problem), mma_device_of(problem.arch)).cycles;
 }
 

@@ -90,6 +90,45 @@ __device__ __forceinline__ void sync_tile() {
   }
 }
 
+// The roles, each with a schedule from `scheduled`.
+template <Config C, class Scheduled>
+__device__ __forceinline__ void run_roles(const Params& params, unsigned smem, const Scheduled& scheduled) {
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if (threadIdx.x < kWarpgroupThreads) {
+    if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
+    if constexpr (has_widening_warps(C)) {
+      widen<C>(params, scheduled(), smem);
+    } else if constexpr (transposes_v(C)) {
+      load_and_transpose<C>(params, scheduled(), smem);
+    } else if constexpr (passes_tiles(C)) {
+      if (threadIdx.x / 32 == kWarpOfQ) {
+        load_and_pass<C>(params, smem);
+      } else {
+        produce<C>(params, PassedTiles<C>{smem}, smem);
+      }
+    } else {
+      produce<C>(params, scheduled(), smem);
+    }
+  } else if (has_widening_warps(C) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
+    if constexpr (has_widening_warps(C)) load_widened<C>(params, scheduled(), smem);
+  } else {
+    // One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
+    // descriptors in uniform registers. Without it, causal kernels of one warpgroup move each there before each wgmma.
+    if constexpr (kBudget.consumer > kBudget.entry) {
+      ptx::setmaxnreg_inc<kBudget.consumer>();
+    } else {
+      ptx::setmaxnreg_dec<kBudget.consumer>();
+    }
+    if constexpr (shares_blocks(C)) {
+      consume_shared<C>(params, scheduled(), smem);
+    } else if constexpr (owns_rows(C)) {
+      consume_rows<C>(params, scheduled(), smem);
+    } else {
+      consume<C>(params, scheduled(), smem);
+    }
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
@@ -111,40 +150,14 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if constexpr (has_whole_tiles(C)) share_out<C>(params);
   sync_tile<C>();
 
-  const typename ConsumerSchedule<C>::Type schedule{schedule_source<C>(params, smem)};
-  constexpr RegisterBudget kBudget = register_budget(C);
-  if (threadIdx.x < kWarpgroupThreads) {
-    if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
-    if constexpr (has_widening_warps(C)) {
-      widen<C>(params, schedule, smem);
-    } else if constexpr (transposes_v(C)) {
-      load_and_transpose<C>(params, schedule, smem);
-    } else if constexpr (passes_tiles(C)) {
-      if (threadIdx.x / 32 == kWarpOfQ) {
-        load_and_pass<C>(params, smem);
-      } else {
-        produce<C>(params, PassedTiles<C>{smem}, smem);
-      }
-    } else {
-      produce<C>(params, schedule, smem);
-    }
-  } else if (has_widening_warps(C) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
-    if constexpr (has_widening_warps(C)) load_widened<C>(params, schedule, smem);
+  using Schedules = typename ConsumerSchedule<C>::Type;
+  if constexpr (uses_mma_sync(C)) {
+    // One in each role: what lives across the change of registers takes some that producers have too, and with
+    // head_dim 256, pages and ragged queries the assembler spilled it.
+    run_roles<C>(params, smem, [&] { return Schedules{schedule_source<C>(params, smem)}; });
   } else {
-    // One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
-    // descriptors in uniform registers. Without it, causal kernels of one warpgroup move each there before each wgmma.
-    if constexpr (kBudget.consumer > kBudget.entry) {
-      ptx::setmaxnreg_inc<kBudget.consumer>();
-    } else {
-      ptx::setmaxnreg_dec<kBudget.consumer>();
-    }
-    if constexpr (shares_blocks(C)) {
-      consume_shared<C>(params, schedule, smem);
-    } else if constexpr (owns_rows(C)) {
-      consume_rows<C>(params, schedule, smem);
-    } else {
-      consume<C>(params, schedule, smem);
-    }
+    const Schedules schedule{schedule_source<C>(params, smem)};
+    run_roles<C>(params, smem, [&]() -> const Schedules& { return schedule; });
   }
   // The other CTA still sends here and must not find this one gone.
   if constexpr (C.cta_pair) {

@@ -5,18 +5,19 @@
 
 namespace tessera::fmha {
 
-// Where a lane reads 16 bytes of its rows: panels [columns / span][kRows][span]. `second`: whether the second of two
-// chunks is the lane's.
+// Where a lane reads 16 bytes of its rows: panels [columns / span][kRows][span]. `second`: which of two
+// chunks is the lane's, or of four.
 template <int kSpan, int kRows>
 struct LaneRows {
   static constexpr int kChunks = kSpan / 16;
   const unsigned first;
 
   __device__ __forceinline__ LaneRows(unsigned base, int row, int second)
-      : first(kChunks == 1 ? base + (second * kRows + row) * kSpan
-                           : swizzle_address(swizzle_of_span(kSpan), base + row * kSpan + second * 16)) {}
+      : first(swizzle_address(swizzle_of_span(kSpan), base + (kChunks < 4 ? second / kChunks * kRows * kSpan : 0) +
+                                                          row * kSpan +
+                                                          (kChunks < 4 ? second % kChunks : second) * 16)) {}
 
-  // `chunk`: even. `row`: a multiple of 8, from the lane's.
+  // `chunk`: a multiple of as many. `row`: a multiple of 8, from the lane's.
   __device__ __forceinline__ unsigned at(unsigned offset, int chunk, int row) const {
     return ((first + offset) ^ (chunk % kChunks * 16)) + (chunk / kChunks * kRows + row) * kSpan;
   }

@@ -79,26 +79,23 @@ struct RowConsumer : Consumer<C> {
   // The A operand of a step. 8-bit keys: columns in the order in which a word of a key has them.
   __device__ __forceinline__ void load_query(Fragment& q, int lane, int g, int step) const {
     constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+    const unsigned slots = this->smem + kLayout.q.offset, slot = (this->q_index() + g) * q_slot_bytes(C);
     if constexpr (kIsNibbles) {
-      const Panels<C.swizzle, kRowsPerWarpgroup, kSpan> panels{this->q_slot() + g * q_slot_bytes(C)};
+      const LaneRows<kSpan, kRowsPerWarpgroup> rows(slots, 16 * warp + lane / 4, lane % 4);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const ptx::Words4 words =
-            ptx::ld_shared_v4(panels.chunk(16 * warp + lane / 4 + 8 * r, step / 2 * 4 + lane % 4));
+        const ptx::Words4 words = ptx::ld_shared_v4(rows.at(slot, step / 2 * 4, 8 * r));
         const bool is_first = step % 2 == 0;
         pair_columns(is_first ? words.x : words.y, is_first ? words.z : words.w, q[r], q[2 + r]);
       }
     } else if constexpr (kWidens) {
-      const Panels<C.swizzle, kRowsPerWarpgroup, kSpan> panels{this->q_slot() + g * q_slot_bytes(C)};
+      // Halves of a chunk lie where its bits are: what the swizzle exchanges are chunks.
+      const LaneRows<kSpan, kRowsPerWarpgroup> rows(slots, 16 * warp + lane / 4, lane % 4 / 2);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const unsigned at = panels.chunk(16 * warp + lane / 4 + 8 * r, 2 * step + lane % 4 / 2) + lane % 2 * 8;
-        ptx::ld_shared_v2(at, q[r], q[2 + r]);
-      }
+      for (int r = 0; r < 2; ++r) ptx::ld_shared_v2(rows.at(slot + lane % 2 * 8, 2 * step, 8 * r), q[r], q[2 + r]);
     } else {
-      const LaneRows<kSpan, kRowsPerWarpgroup> rows(this->smem + kLayout.q.offset, 16 * warp + row_of_value(lane),
-                                                    chunk_of_value(lane));
-      ptx::ldmatrix_x4(rows.at((this->q_index() + g) * q_slot_bytes(C), 2 * step, 0), q);
+      const LaneRows<kSpan, kRowsPerWarpgroup> rows(slots, 16 * warp + row_of_value(lane), chunk_of_value(lane));
+      ptx::ldmatrix_x4(rows.at(slot, 2 * step, 0), q);
     }
   }
   __device__ __forceinline__ void load_step(Operands& q, int lane, int step) const {

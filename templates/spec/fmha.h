@@ -165,11 +165,15 @@ TESSERA_HD constexpr RegisterBudget register_budget_of_pages(const Config& c) {
   }
 }
 
-// With rows of their own consumers leave more to loads that need it, unless they have two groups of rows.
+inline constexpr int kManyRegisters = 160;  // of Q, S and O, beside which 216 were too few
+
+// With rows of their own consumers leave more to loads that need it, unless they have two groups of rows, or hold the
+// queries of a long head.
 TESSERA_HD constexpr RegisterBudget register_budget_of_rows(const Config& c) {
   if (consumer_warpgroups(c) == 1)
     return ctas_per_sm(c) == 2 ? RegisterBudget{128, 72, 184} : RegisterBudget{248, 248, 248};
-  return row_blocks(c) == 2 ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 72, 216};
+  const bool needs_most = row_blocks(c) == 2 || registers_of_warp(c) > kManyRegisters;
+  return needs_most ? RegisterBudget{168, 56, 224} : RegisterBudget{168, 72, 216};
 }
 
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
@@ -374,8 +378,8 @@ TESSERA_HD constexpr TmaBox v_box(const Config& c) {
   if (c.facts.v_layout == Layout::k_major) return {{span_elements(c), v_columns(c), 1, 1, 1}};
   return kv_box(c, v_columns(c));
 }
-// A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns. Parts of split
-// keys leave from registers.
+// A warpgroup's O leaves in o_passes() boxes, none larger than its Q slot: fp32 needs two, by columns, and beside Q of
+// 8 bits four; 16 bits beside it two. Parts of split keys leave from registers.
 TESSERA_HD constexpr int o_passes(const Config& c) {
   return leaves_from_registers(c) ? 1 : o_element_bytes(c.facts) / dtype_bytes(c.facts.dtype);
 }
