@@ -41,6 +41,14 @@ struct Pages {
   __device__ __forceinline__ int at(int place) const { return __shfl_sync(0xffffffffu, page, place - first); }
 };
 
+// One lane: keys of a page that lie side by side, and their scales. in_page: 0 where a tile has more than one page.
+template <Config C>
+__device__ __forceinline__ void load_run(const Params& p, unsigned keys, unsigned scales, unsigned full, int in_page,
+                                         int page) {
+  ptx::tma_load_3d_with_policy(keys, p.keys, full, ptx::kEvictFirst, 0, in_page, page);
+  ptx::tma_load_2d(scales, p.scales, full, C.page_size * row_bytes(C) / 4 + in_page, page);
+}
+
 // The whole warp.
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share share) {
@@ -98,31 +106,33 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
       const unsigned keys = smem + kLayout.keys + ring.slot * key_slot_bytes(C);
       const unsigned scales = smem + kLayout.scales + ring.slot * scales_slot_bytes(C);
       const int key = first_key + i * tile_keys(C);
-      int page[runs(C)] = {};
+      const int place = is_paged(C) ? key / C.page_size : 0;
+      int first_page = 0;
       if constexpr (is_paged(C)) {
-        const int place = key / C.page_size;
         if (place + runs(C) > pages.first + kWarp) pages.load(p, tile, place, used_pages);
-#pragma unroll
-        for (int run = 0; run < runs(C); ++run) page[run] = pages.at(place + run);
+        first_page = pages.at(place);  // before the wait, which then is for memory alone
       }
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(key_full), ring.parity ^ 1);
       if (ptx::elect_sync()) {
         ptx::mbarrier_arrive_expect_tx(key_full, key_bytes(C));
         if constexpr (is_paged(C)) {
-          const int in_page = key % C.page_size;  // 0 where a tile has more than one page
-#pragma unroll
-          for (int run = 0; run < runs(C); ++run) {
-            ptx::tma_load_3d_with_policy(keys + run * keys_of_run(C) * row_bytes(C), p.keys, key_full, ptx::kEvictFirst,
-                                         0, in_page, page[run]);
-            ptx::tma_load_2d(scales + run * 4 * scales_pitch(C), p.scales, key_full,
-                             C.page_size * row_bytes(C) / 4 + in_page, page[run]);
-          }
+          load_run<C>(p, keys, scales, key_full, key % C.page_size, first_page);
         } else {
           ptx::tma_load_2d(keys, p.keys, key_full, 0, key);
           ptx::tma_load_1d(scales, p.scales, key_full, key);
         }
       }
       __syncwarp();
+      if constexpr (runs(C) > 1) {  // one by one: eight at a time were spilled
+#pragma unroll 1
+        for (int run = 1; run < runs(C); ++run) {
+          const int page = pages.at(place + run);
+          if (ptx::elect_sync())
+            load_run<C>(p, keys + run * keys_of_run(C) * row_bytes(C), scales + run * 4 * scales_pitch(C), key_full, 0,
+                        page);
+          __syncwarp();
+        }
+      }
       ring.advance();
     }
     left -= tiles;

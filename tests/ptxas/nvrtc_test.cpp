@@ -83,6 +83,19 @@ TEST_CASE("nvrtc: attention by mma.sync with long heads and many facts compiles 
   check_all(*compiler, kernels, 1);
 }
 
+TEST_CASE("nvrtc: pages of eight keys leave an indexer's loading warp its registers") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  std::map<std::string, Problem> kernels;
+  // 32 registers a thread load beside three consumers (two queries of 64 heads), 40 beside two, 56 where keys are
+  // widened.
+  for (const int next_n : {2, 4})
+    for (const IndexFormat format : {IndexFormat::e4m3, IndexFormat::mxfp4}) {
+      const Problem problem = Indexer{.format = format, .kv_layout = KvLayout::paged, .page_size = 8, .next_n = next_n};
+      kernels.try_emplace(planned_kernel(problem), problem);
+    }
+  check_all(*compiler, kernels, 1);
+}
+
 TEST_CASE("nvrtc: a single file compiles by itself, with the bundle's options") {
   const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
   for (const Problem& problem : {Problem(Copy2d{}), Problem(Fmha{.head_dim = 64, .output = Output::unnormalized})}) {
