@@ -62,6 +62,7 @@ struct Mistake {
   int block_of = 0;          ///< mxfp4: xor-ed to the block whose scale of a key is taken
   int head_of = 0;           ///< mxfp4: xor-ed to the head whose scales are taken
   bool swaps_codes = false;  ///< mxfp4: of a key's bytes the upper code is the first
+  bool takes_no_page_for_first = false;
 };
 
 class Scores {
@@ -107,7 +108,8 @@ class Scores {
     const std::int64_t row = index_row_bytes(run_);
     if (run_.is_paged) {
       const std::int64_t entry = std::min(j / run_.page_size + mistake.page_of, run_.max_pages - 1);
-      const std::int64_t page = integer_at(*table_, query / run_.next_n * run_.max_pages + entry);
+      std::int64_t page = integer_at(*table_, query / run_.next_n * run_.max_pages + entry);
+      if ((page < 0 || page >= run_.pages) && mistake.takes_no_page_for_first) page = 0;
       if (page < 0 || page >= run_.pages) return;
       const std::byte* const begin = keys_->bytes.data() + page * run_.page_size * (row + 4);
       const std::int64_t at = j % run_.page_size;
@@ -239,7 +241,14 @@ std::vector<Suspect> suspects(const IndexerRun& run, const Scores& scores) {
     list.push_back(suspect("scales of neighbouring heads are exchanged", {.head_of = 1}));
     list.push_back(suspect("of a byte of keys the upper code is taken for the first", {.swaps_codes = true}));
   }
-  if (run.is_paged) list.push_back(suspect("keys of the table's next page are taken", {.page_of = 1}));
+  if (run.is_paged) {
+    list.push_back(suspect("keys of the table's next page are taken", {.page_of = 1}));
+    Suspect first_page =
+        suspect("an entry of the table that is no page is taken for page 0", {.takes_no_page_for_first = true});
+    list.push_back(first_page);
+    first_page.gives_nan = true;  // where nobody wrote to page 0
+    list.push_back(std::move(first_page));
+  }
   return list;
 }
 

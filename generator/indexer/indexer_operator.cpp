@@ -25,7 +25,7 @@ namespace {
 constexpr int kTileQueries[] = {1, 2, 4, 8};
 constexpr int kConsumers[] = {2, 3, 4}, kConsumersOfTcgen05[] = {2, 1, 3, 4};
 constexpr int kStagesOfPages = 12, kLeastStagesOfPages = 8;
-constexpr int kManyColumns = 128;
+constexpr int kManyColumns = 128, kColumnsOfFour = 64;
 constexpr int kColumnsOfMma = 128;  // more take registers of the weights alone
 
 /// Only sm_120 multiplies mxfp4 by mma.sync, and wgmma does not at all.
@@ -131,12 +131,17 @@ double IndexerOperator::score(const Config& c, const Indexer& problem) {
   if (is_mma && indexer::columns_of_tile(c) > kColumnsOfMma) score *= 0.5;
   // With one accumulator products wait until their sums have been taken.
   if (indexer::uses_tcgen05(c) && indexer::accumulators(c) == 1) score *= 0.5;
-  // On an H200 three consumers with 128 columns took 0.92 of two's time over pages, which come at the memory's speed,
-  // and 0.84 where they widen keys (0.89 with 64 columns); else two are no slower.
-  const bool is_wide_of_pages = indexer::is_paged(c) && indexer::columns_of_tile(c) >= kManyColumns;
-  const bool wants_three =
-      !indexer::uses_tcgen05(c) && (is_wide_of_pages || (indexer::uses_wgmma(c) && indexer::widens(c)));
-  const int wanted_consumers = wants_three ? 3 : 2;
+  // On an H200 pages, which come at the memory's speed, took 0.97 to 0.99 of two consumers' time with three, and 0.99
+  // of that with four where each has 64 columns; where the board's power limit halves the clock, 0.92. Three took 0.84
+  // where they widen keys (0.89 with 64 columns); else two are no slower.
+  const int columns_of_one = indexer::columns_of_tile(c);
+  int wanted_consumers = 2;
+  if (indexer::uses_wgmma(c) && indexer::is_paged(c) && !indexer::widens(c)) {
+    wanted_consumers = columns_of_one == kColumnsOfFour ? 4 : 3;
+  } else if (!indexer::uses_tcgen05(c) && ((indexer::is_paged(c) && columns_of_one >= kManyColumns) ||
+                                           (indexer::uses_wgmma(c) && indexer::widens(c)))) {
+    wanted_consumers = 3;
+  }
   return score * (1 - 0.02 * std::abs(c.consumers - wanted_consumers));
 }
 

@@ -20,6 +20,7 @@
 #include "ptx/mma.cuh"
 #include "ptx/mma_8_bit.cuh"
 #include "ptx/mma_block_scale.cuh"
+#include "ptx/narrow.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/wgmma.cuh"
 #include "spec/indexer.h"
@@ -213,12 +214,41 @@ __device__ __forceinline__ void exchange(const float (&sums)[kSums<C>], float (&
   }
 }
 
+// bf16 of a whole query's rows g and g + 8: lanes of rows g and g + 1, g even, exchange one each, so that a lane stores
+// two neighbours and a warp 32 bytes of a query at once. 16 bits a lane are halves of a sector, stored one by one.
+template <Config C>
+__device__ __forceinline__ void store_pairs(const Queries<C>& queries, int first_key, const float (&scales)[2],
+                                            const float (&kept)[kKept<C>]) {
+  const bool is_odd = (threadIdx.x & 4) != 0;
+  const int key = is_odd ? first_key + 7 : first_key;  // row g - 1 + 8 and the next
+#pragma unroll
+  for (int i = 0; i < kKept<C> / 2; ++i) {
+    const unsigned own = ptx::cvt_pack<DType::bf16>(kept[2 * i] * scales[0], kept[2 * i + 1] * scales[1]);
+    const unsigned other = __shfl_xor_sync(0xffffffffu, own, 4);
+    const unsigned pair = is_odd ? ptx::prmt(other, own, 0x7632) : ptx::prmt(own, other, 0x5410);
+    const Range& range = queries.ranges[i];
+    unsigned char* const to = queries.rows[i] + static_cast<long long>(key) * 2;
+    const bool has_first = range.begin <= key && key < range.end;
+    const bool has_second = range.begin <= key + 1 && key + 1 < range.end;
+    if (has_first && has_second && (reinterpret_cast<unsigned long long>(to) & 2) == 0) {
+      ptx::st_global_u32(to, pair);
+    } else {
+      if (has_first) ptx::st_global_u16(to, pair & 0xffff);
+      if (has_second) ptx::st_global_u16(to + 2, pair >> 16);
+    }
+  }
+}
+
 // first_key: of the lane's row g. scales: of rows g and g + 8.
 template <Config C>
 __device__ __forceinline__ void store_scores(const Queries<C>& queries, int first_key, const float (&scales)[2],
                                              const float (&sums)[kSums<C>]) {
   float kept[kKept<C>];
   exchange<C>(sums, kept);
+  if constexpr (C.score_dtype == DType::bf16 && kKept < C >> 1) {
+    store_pairs<C>(queries, first_key, scales, kept);
+    return;
+  }
   const int first = Queries<C>::first_kept();
   if (kSums<C> == 2 && (threadIdx.x & 1) != 0) return;  // both lanes have the sum
 #pragma unroll

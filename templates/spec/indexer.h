@@ -180,7 +180,7 @@ struct SmemLayout {
   int q_scales = 0;
   int scales = 0;  // beside keys
   int ranges = 0;  // beside q: see Ranges in templates/indexer/ranges.cuh
-  int deal = 0;    // where the CTA's share begins, and sums of warps
+  int deal = 0;    // where the CTA's share begins, and sums of warps; then entries of a table of pages
   int barriers = 0;
   int tmem_address = 0;  // tcgen05
   int total = 0;

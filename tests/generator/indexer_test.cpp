@@ -87,7 +87,11 @@ TEST_CASE("indexer: as many columns as instructions and registers have, of queri
   CHECK(kernel({{"m", "1"}}) == "tessera_indexer_sm90a_h64_d128_f32_wgmma_q1_w2_s24");
   CHECK(kernel({{"kv_layout", "paged"}, {"next_n", "3"}}) ==
         "tessera_indexer_sm90a_h64_d128_f32_p64_n3_wgmma_q3_w2_s12");
-  CHECK(kernel({{"kv_layout", "paged"}}) == "tessera_indexer_sm90a_h64_d128_f32_p64_n1_wgmma_q1_w2_s10");
+  CHECK(kernel({{"kv_layout", "paged"}}) == "tessera_indexer_sm90a_h64_d128_f32_p64_n1_wgmma_q1_w4_s12");
+  CHECK(kernel({{"kv_layout", "paged"}, {"next_n", "2"}}) ==
+        "tessera_indexer_sm90a_h64_d128_f32_p64_n2_wgmma_q2_w3_s12");
+  CHECK(kernel({{"kv_layout", "paged"}, {"heads", "32"}}) ==
+        "tessera_indexer_sm90a_h32_d128_f32_p64_n1_wgmma_q1_w3_s12");
   CHECK(kernel({{"arch", "sm_120a"}}) == "tessera_indexer_sm120a_h64_d128_f32_mma_q2_w2_s6");
   CHECK(kernel({{"format", "mxfp4"}}) == "tessera_indexer_sm90a_h64_d128_f32_mxfp4_wgmma_q2_w3_s24");
   CHECK(kernel({{"format", "mxfp4"}, {"kv_layout", "paged"}, {"next_n", "4"}}) ==
