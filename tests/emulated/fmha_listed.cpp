@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "generator/facts.h"
@@ -197,8 +198,9 @@ TEST_CASE("listed keys: a cache that a row operator wrote gives the bits of bf16
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   constexpr std::int64_t kTokens = 192, kQueries = 2, kTopk = 150, kPlaces = 45;
-  for (const auto& [format, chain] :
-       {std::pair(kFormats[2], "mla_656"), std::pair(kFormats[3], "mla_584"), std::pair(kFormats[4], "mla_384")}) {
+  for (const auto& [format, chain, heads] :
+       {std::tuple(kFormats[2], "mla_656", 128), std::tuple(kFormats[3], "mla_584", 64),
+        std::tuple(kFormats[4], "mla_384", 16)}) {
     CAPTURE(chain);
     const Rows writer{.dtype = DType::bf16, .columns = format.head_dim, .chain = parse_row_chain(chain)};
     reference::RowsRun run = rows_run(writer, kTokens);
@@ -211,9 +213,9 @@ TEST_CASE("listed keys: a cache that a row operator wrote gives the bits of bf16
         launched(writer, {{"rows", kTokens}, {"pages", run.pages}, {"page_size", 64}}, of_writer, *compiler);
     REQUIRE(written.count("cache") == 1);
 
-    Fmha cached = problem_of(format, 16, Mask::none, SplitKv::off);
+    Fmha cached = problem_of(format, heads, Mask::none, SplitKv::off);
     const AttentionFacts facts = attention_facts(cached);
-    const reference::FmhaSizes sizes{1, 16, 1, kQueries, kTokens, format.head_dim, 512};
+    const reference::FmhaSizes sizes{1, heads, 1, kQueries, kTokens, format.head_dim, 512};
     reference::FmhaPoolTensors made =
         reference::make_pool_inputs(sizes, kTopk, kPlaces, DType::bf16, reference::Fill::normal, 9);
     reference::Tensors inputs{{"q", made.q},
@@ -222,7 +224,7 @@ TEST_CASE("listed keys: a cache that a row operator wrote gives the bits of bf16
                               {"swa_lens", made.swa_lens},
                               {"swa_indices", reference::make_row_lists(sizes, kPlaces, kTokens, 9, 11)},
                               {"sink", made.sink}};
-    const NamedSizes named{{"batch", 1},    {"heads_q", 16},         {"heads_kv", 1},       {"seqlen_q", kQueries},
+    const NamedSizes named{{"batch", 1},    {"heads_q", heads},      {"heads_kv", 1},       {"seqlen_q", kQueries},
                            {"topk", kTopk}, {"seqlen_swa", kPlaces}, {"seqlen_k", kTokens}, {"swa_rows", kTokens}};
     // Both lists are of the same tokens.
     const reference::Tensor rows = reference::rows_of_cache(facts, written.at("cache").bytes.data(), kTokens);

@@ -4,7 +4,8 @@
   run.py --check                        every fault's text stands in its template as often as it says; nothing runs
   run.py --baseline [--jobs N]          every command without a fault passes in both modes: no false alarm
   run.py [--full] [--jobs N]            plants each fault and runs its command; prints a table and the totals
-  run.py --join RESULTS... [--page]     of runs that were made in shards; --page writes docs/planted-faults.md
+  run.py --join RESULTS... [--page]     of runs that were made in shards; --page writes docs/planted-faults.md, where rows of
+                                        faults that were not run stay as they are
 
 The faults stand in CLASS.json here: `old` (lines) becomes `new` in a copy of the one template `file` (where the text stands
 `of` times, at number `occurrence`), and commands.json has what `run` names. `expect` names the findings that an engineer should
@@ -175,6 +176,8 @@ def is_named(fault, result):
     """Whether what was expected was said; None where that is no name, or where nothing was said."""
     if fault["expect"] == [WRONG] or not any(is_caught(result.get(mode)) for mode in MODES):
         return None
+    if result.get("of_page"):
+        return not result["is_other"]
     wrong = WRONG in fault["expect"] and any(result.get(mode, {}).get("wrong") for mode in MODES)
     return wrong or any(name in fault["expect"] for name in names_of(result))
 
@@ -283,10 +286,29 @@ def notes(faults, key):
             yield f"| {fault['id']} | {fault[key]} |"
 
 
+def results_of_page(text, faults):
+    """What the page says of faults: their rows stand until somebody runs them again."""
+    status = {"yes": 1, "no": 0, "no (60 s)": "time"}
+    results = {}
+    by_id = {fault["id"]: fault for fault in faults}
+    for line in text.split("\n"):
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if len(cells) != 7 or cells[0] not in by_id or not cells[3] + cells[4]:
+            continue
+        result = {mode: {"status": status[cell], "findings": [], "wrong": cells[5] == WRONG}
+                  for mode, cell in zip(MODES, cells[3:5]) if cell in status}
+        for run in result.values():
+            run["findings"] = [cells[5].strip("`")] if cells[5].startswith("`") else []
+        if result:
+            results[cells[0]] = {**result, "of_page": True, "is_other": cells[2].endswith(" (other)")}
+    return results
+
+
 def write_page(commands, faults, results):
     """Between the marks of docs/planted-faults.md."""
     page = ROOT / "docs" / "planted-faults.md"
     text = page.read_text()
+    results = {**results_of_page(text, faults), **results}
     parts = [(key, notes(faults, key)) for key in ("missed", "other_name", "equivalent")]
     for mark, lines in [("totals", totals(commands, faults, results)), *parts, ("faults", report(commands, faults, results))]:
         begin, end = f"<!-- {mark}: written by tests/planted/run.py -->", f"<!-- {mark} end -->"
