@@ -3,8 +3,6 @@ import re
 
 from serving_bars import PUBLISHED, Case, Verdict, judge, number, rows_of, table  # noqa: F401
 
-RAGGED = [f"{m}x{n}x{heads}" for m in (2048, 8192) for n in (8192, 65536) for heads in (64, 32)]
-PAGED = [f"256x{n}x{queries}x{heads}" for n in (4096, 8192, 65536) for queries in (1, 2) for heads in (64, 32)]
 COLUMNS = ("4096", "32768", "131072", "1048576")
 LONG_US = 20  # of a row of 131,072
 RECALL, COSINE = 0.9, 0.998
@@ -14,9 +12,10 @@ STEP = re.compile(r"^(?P<kind>.+?), (?P<format>e4m3|mxfp4) indexer: .*recall (?P
 def cases(shim):
     """In the order in which they run; seconds are estimates."""
     ours = ("--library", shim)
-    found = [Case("indexer-ragged", "indexer.py", (*ours, "--ragged", ",".join(RAGGED), "--form", "ragged"), 120, ("deep_gemm",)),
-             Case("indexer-paged", "indexer.py", (*ours, "--paged", ",".join(PAGED), "--form", "paged"), 120, ("deep_gemm",)),
-             Case("indexer-fp4", "indexer.py", (*ours, "--format", "mxfp4", "--ragged", RAGGED[0], "--paged", PAGED[4]), 40)]
+    tests = (*ours, "--peer-tests", "--spaced", "--repeat", "5")  # all that DeepGEMM's tests time, as they do
+    found = [Case("indexer-ragged", "indexer.py", (*tests, "--form", "ragged"), 420, ("deep_gemm",)),
+             Case("indexer-paged", "indexer.py", (*tests, "--form", "paged"), 150, ("deep_gemm",)),
+             Case("indexer-fp4", "indexer.py", (*ours, "--format", "mxfp4", "--ragged", "2048x8192x64", "--paged", "256x8192x1x64"), 40)]
     found += [Case(f"topk-{n}", "topk.py", (*ours, "--n", n, "--m", "1,8,64,256", "--k", "512,2048"), 90, ("flashinfer",)) for n in COLUMNS]
     found += [Case(f"listed-{heads}", "sparse_attention.py", (*ours, "--heads", heads, "--cases", "128x1,128x2,1x4096"), 90, ("flash_mla",))
               for heads in ("128", "64", "16")]

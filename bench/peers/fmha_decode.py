@@ -108,12 +108,12 @@ def stream():
     return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
 
-def graph_of(functions):
-    """At least 20 launches, the functions in turn. What they need was made ready by one call each."""
+def graph_of(functions, least=20):
+    """At least so many launches, the functions in turn. What they need was made ready by one call each."""
     for function in functions:
         function()
     torch.cuda.synchronize()
-    launches = -(-20 // len(functions)) * len(functions)
+    launches = -(-least // len(functions)) * len(functions)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for i in range(launches):
