@@ -34,7 +34,8 @@ __device__ __forceinline__ void kernel(const Params& p) {
   }
   ptx::griddepcontrol_wait();
   deal<C>(p, shared_memory + smem_layout(C).deal);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  // By a shuffle the compiler knows that all lanes have the same: descriptors stay in uniform registers.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kWarp, 0);
   constexpr RegisterBudget kBudget = register_budget(C);
   if (warp < 4) {
     if constexpr (kBudget.producer > 0) ptx::setmaxnreg_dec<kBudget.producer>();
