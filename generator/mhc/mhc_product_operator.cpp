@@ -1,7 +1,10 @@
-// Candidates are divisions of a CTA's warps among rows and steps of k, and CTAs of a cluster among parts of k. One CTA
-// or two on each multiprocessor is what the choice aims at, with as many rows each as that leaves: b is read by every
-// CTA of other rows (28,672 columns on an H100, us: 8,192 rows 162 with 64 rows a CTA and clusters of 2, 188 with 128
-// and 8; 137 rows in 16 parts 8.6 with 32 and 2, 13.4 with 32 and 8; 4,096 in 4 parts 87 with 64, 96 with 128).
+// Candidates are divisions of a CTA's warps among rows and chunks of k, CTAs of a cluster among parts of k, and rings
+// that leave a multiprocessor to one CTA or to two. One wave of CTAs that are alone is what the choice aims at, with as
+// many rows each as that leaves: b is read by every CTA of other rows. Of an H200, us, one CTA a multiprocessor or two:
+// 8,192 x 7,168 30.7 and 45.7, 4,096 x 28,672 58.0 and 94.7, in 4 parts with 128 rows a CTA and one 58.3, with 64 and
+// two 61.8. A short launch is better with two, so that the next one's CTAs begin while it ends: 1,024 x 7,168 12.0 and
+// 11.2, one row of 7,168 columns in 16 parts 4.7 and 2.8; not if other multiprocessors are free for them: 137 x 28,672
+// 9.8 and 11.8.
 #include "generator/mhc/mhc_product_operator.h"
 
 #include <fmt/format.h>
@@ -23,9 +26,11 @@ namespace {
 struct Division {
   int warps_m, warps_k;
 };
-constexpr Division kDivisions[] = {{1, 4}, {2, 4}, {4, 2}};
+constexpr Division kDivisions[] = {{1, 4}, {2, 4}, {4, 4}};
 constexpr int kClusters[] = {1, 2, 4, 8};
-constexpr std::int64_t kMultiprocessors = 132, kFewRows = 256, kManyRows = 4096;
+constexpr std::int64_t kMultiprocessors = 132, kFewRows = 256, kManyRows = 4096, kManyColumns = 28672;
+constexpr std::int64_t kManyChunks = 24;  // of a CTA: then its ring pays
+constexpr int kWidestOfMany = 40;         // of 17 warps: with 64, 96 registers spill
 
 constexpr std::int64_t kMhcMaxStride = std::int64_t{1} << 40;
 
@@ -94,8 +99,10 @@ LaunchPlan launch_of(const mhc_product::Config& c, const std::string& arch, cons
   };
   map("a", TensorMapType::bf16, TensorMapSwizzle::b128, {e("k"), e("max(m, 1)")}, {e("a_stride_m * 2")},
       {mhc_product::kChunk, static_cast<std::uint32_t>(mhc_product::rows_of_cta(c))});
-  map("b", TensorMapType::f32, TensorMapSwizzle::b128, {e("k"), Expression(c.n)}, {e("b_stride_n * 4")},
-      {mhc_product::kPanel, static_cast<std::uint32_t>(c.n)});
+  map("b", TensorMapType::f32, TensorMapSwizzle::b128,
+      {Expression(mhc_product::kPanel), Expression(c.n), expression("ceil_div(k, {})", mhc_product::kPanel)},
+      {e("b_stride_n * 4"), Expression(4 * mhc_product::kPanel)},
+      {mhc_product::kPanel, static_cast<std::uint32_t>(c.n), mhc_product::kPanels});
 
   LaunchStep step;
   step.entry = kernel;
@@ -140,31 +147,48 @@ OperandPlan operand(const char* name, std::string_view dtype, const char* use) {
 void MhcProductOperator::require_facts(const MhcProduct&) {}
 
 std::vector<mhc_product::Config> MhcProductOperator::candidates(const MhcProduct& problem) {
+  const bool is_small = problem.arch.compute_major() == 12;
   std::vector<mhc_product::Config> list;
   for (const Division& division : kDivisions)
     for (const int ctas : kClusters)
-      list.push_back({.n = problem.n,
-                      .splits = problem.splits,
-                      .warps_m = problem.warps_m.value_or(division.warps_m),
-                      .warps_k = problem.warps_k.value_or(division.warps_k),
-                      .ctas = problem.ctas.value_or(ctas)});
+      for (const int bytes : {is_small ? mhc_product::kSmemOfFew : mhc_product::kSmemOfTwo, mhc_product::kMaxSmem}) {
+        if (is_small && bytes == mhc_product::kMaxSmem) continue;
+        mhc_product::Config c{.n = problem.n,
+                              .splits = problem.splits,
+                              .warps_m = problem.warps_m.value_or(division.warps_m),
+                              .warps_k = problem.warps_k.value_or(division.warps_k),
+                              .ctas = problem.ctas.value_or(ctas),
+                              .stages = 0};
+        const bool is_sound = c.n >= 1 && c.n <= mhc_product::kMaxN && c.warps_m >= 1 && c.warps_k >= 1 &&
+                              c.warps_m <= mhc_product::kMaxWarps && c.warps_k <= mhc_product::kMaxWarps &&
+                              c.ctas >= 1 && c.ctas <= mhc_product::kMaxCtas;
+        if (is_sound) c.stages = mhc_product::stages_within(c, bytes);
+        list.push_back(c);
+      }
   return list;
 }
 
-// Distance from the rows a CTA and the CTAs a cluster that leave no multiprocessor with nothing and none with more than
-// two CTAs; clusters of 4 and 8 were better with one.
+// Distance from the rows a CTA, the CTAs a cluster and the ring that are best.
 double MhcProductOperator::score(const Config& config, const MhcProduct& problem) {
   const std::int64_t rows = problem.m >= 0 ? std::max<std::int64_t>(problem.m, 1) : kManyRows;
+  const std::int64_t chunks = (problem.k >= 0 ? problem.k : kManyColumns) / mhc_product::kChunk / problem.splits;
   const auto ctas_of = [&](std::int64_t of_cta) { return (rows + of_cta - 1) / of_cta * problem.splits; };
-  std::int64_t best_rows = mhc_product::kRowsOfWarp;
-  if (rows > kFewRows) best_rows = ctas_of(2 * best_rows) <= 2 * kMultiprocessors ? 2 * best_rows : 4 * best_rows;
+  const bool is_few = rows <= kFewRows;
+  std::int64_t best_rows = mhc_product::kRowsOfWarp * (is_few ? 1 : 2);
+  const bool is_more = !is_few && ctas_of(best_rows) > kMultiprocessors && problem.n <= kWidestOfMany;
+  if (is_more && ctas_of(2 * best_rows) <= 2 * kMultiprocessors && chunks >= kManyChunks) best_rows *= 2;
   const std::int64_t tiles = ctas_of(mhc_product::rows_of_cta(config));
   int best_ctas = 1;
   for (const int ctas : kClusters)
-    if (tiles * ctas <= (ctas > 2 ? 1 : 2) * kMultiprocessors) best_ctas = ctas;
+    if (tiles * ctas <= (is_few && ctas <= 2 ? 2 : 1) * kMultiprocessors) best_ctas = ctas;
+  const std::int64_t ctas = tiles * config.ctas;
+  const bool is_alone = mhc_product::smem_bytes(config) > mhc_product::kSmemOfTwo;
+  const bool has_chunks = chunks / config.ctas >= kManyChunks;
+  const bool is_best_alone =
+      ctas <= kMultiprocessors / 2 || (has_chunks && (ctas <= kMultiprocessors || config.warps_m > 2));
   const auto distance = [](double x, double y) { return std::abs(std::log2(x / y)); };
   return std::exp2(-distance(mhc_product::rows_of_cta(config), static_cast<double>(best_rows)) -
-                   0.5 * distance(config.ctas, best_ctas));
+                   0.5 * distance(config.ctas, best_ctas) - (is_alone == is_best_alone ? 0 : 0.1));
 }
 
 std::string MhcProductOperator::merit(const Config& config, const MhcProduct&) {
@@ -172,7 +196,8 @@ std::string MhcProductOperator::merit(const Config& config, const MhcProduct&) {
 }
 
 std::string MhcProductOperator::label(const Config& config) {
-  return fmt::format("{} by {} warps, {} of a cluster", config.warps_m, config.warps_k, counted(config.ctas, "CTA"));
+  return fmt::format("{} by {} warps, {} of a cluster, {}", config.warps_m, config.warps_k, counted(config.ctas, "CTA"),
+                     counted(config.stages, "stage"));
 }
 
 std::string MhcProductOperator::subject(const Config& config) {
@@ -192,10 +217,15 @@ std::string MhcProductOperator::explain(const Config& config, const Verdict& ver
       return fmt::format("{} splits: 1 to {}", found, bound);
     case mhc_product::Rule::warps_out_of_range:
       return fmt::format("{} warps in a CTA: 1 to {}", found, bound);
-    case mhc_product::Rule::warps_k_not_steps:
-      return fmt::format("{} warps along k: they share {} steps of a chunk, so 1, 2 or 4", found, bound);
     case mhc_product::Rule::ctas_out_of_range:
       return fmt::format("{} CTAs of a cluster: a power of two up to {} needed", found, bound);
+    case mhc_product::Rule::stages_missing:
+      return fmt::format("shared memory has room for {} stages, and {} warps take them in turn: take fewer warps",
+                         found, bound);
+    case mhc_product::Rule::stages_not_turns:
+      return fmt::format("{} stages: a multiple of the {} warps along k, which take them in turn", found, bound);
+    case mhc_product::Rule::stages_out_of_range:
+      return fmt::format("{} stages: at most {}", found, bound);
     case mhc_product::Rule::smem_exceeded:
       return fmt::format("{} bytes of shared memory, {} available: take fewer warps", found, bound);
   }
@@ -203,8 +233,8 @@ std::string MhcProductOperator::explain(const Config& config, const Verdict& ver
 }
 
 std::string MhcProductOperator::kernel_name(Arch arch, const Config& config) {
-  return fmt::format("tessera_mhc_product_{}_n{}_s{}_w{}x{}_c{}", arch_name(arch.to_string()), config.n, config.splits,
-                     config.warps_m, config.warps_k, config.ctas);
+  return fmt::format("tessera_mhc_product_{}_n{}_s{}_w{}x{}_c{}_q{}", arch_name(arch.to_string()), config.n,
+                     config.splits, config.warps_m, config.warps_k, config.ctas, config.stages);
 }
 
 void MhcProductOperator::describe(const Config& config, Plan& plan) {
@@ -213,7 +243,7 @@ void MhcProductOperator::describe(const Config& config, Plan& plan) {
                    operand("sum_squares", "f32", "written")};
   plan.smem_bytes = mhc_product::smem_bytes(config);
   const mhc_product::SmemLayout layout = mhc_product::smem_layout(config);
-  const int stages = mhc_product::stages(config);
+  const int stages = config.stages;
   plan.smem = {{"a, then sums of warps", layout.a, stages * mhc_product::a_slot_bytes(config), stages, {}},
                {"b", layout.b, stages * mhc_product::b_slot_bytes(config), stages, {}}};
   if (config.ctas > 1)

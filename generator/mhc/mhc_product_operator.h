@@ -32,12 +32,13 @@ struct MhcProductOperator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [n, splits, warps_m, warps_k, ctas] = config;
+    const auto& [n, splits, warps_m, warps_k, ctas, stages] = config;
     visit("n", n);
     visit("splits", splits);
     visit("warps_m", warps_m);
     visit("warps_k", warps_k);
     visit("ctas", ctas);
+    visit("stages", stages);
   }
 };
 

@@ -13,6 +13,7 @@
 #include "ptx/matrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma.cuh"
+#include "ptx/shared.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
 #include "spec/mhc_product.h"
@@ -53,6 +54,11 @@ __device__ __forceinline__ Chunks chunks_of_cta(int k) {
 }
 
 template <Config C>
+__device__ __forceinline__ int row_tile() {
+  return static_cast<int>(blockIdx.x) / C.ctas;
+}
+
+template <Config C>
 __device__ __forceinline__ unsigned first_barrier(unsigned smem) {
   return smem + smem_layout(C).barriers;
 }
@@ -60,8 +66,8 @@ __device__ __forceinline__ unsigned first_barrier(unsigned smem) {
 // One thread.
 template <Config C>
 __device__ __forceinline__ void load(const Params& p, unsigned smem, Chunks chunks) {
-  constexpr int kSlots = stages(C);
-  const int row = static_cast<int>(blockIdx.x) / C.ctas * rows_of_cta(C);
+  constexpr int kSlots = C.stages;
+  const int row = row_tile<C>() * rows_of_cta(C);
   common::RingPosition<kSlots> ring;
 #pragma unroll 1
   for (int chunk = chunks.begin; chunk < chunks.end; ++chunk) {
@@ -70,10 +76,7 @@ __device__ __forceinline__ void load(const Params& p, unsigned smem, Chunks chun
     ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C) + b_slot_bytes(C));
     // Of a everything is read once, b by all CTAs: a leaves the L2 first.
     ptx::tma_load_2d_with_policy(smem + ring.slot * a_slot_bytes(C), p.a, full, ptx::kEvictFirst, chunk * kChunk, row);
-#pragma unroll
-    for (int i = 0; i < kPanels; ++i)
-      ptx::tma_load_2d(smem + smem_layout(C).b + ring.slot * b_slot_bytes(C) + i * (b_slot_bytes(C) / kPanels), p.b,
-                       full, chunk * kChunk + i * kPanel, 0);
+    ptx::tma_load_3d(smem + smem_layout(C).b + ring.slot * b_slot_bytes(C), p.b, full, 0, 0, chunk * kPanels);
     ring.advance();
   }
 }
@@ -91,14 +94,13 @@ __device__ __forceinline__ void add_squares(unsigned pair, float& sum) {
   sum = fmaf(high, high, sum);
 }
 
-// The steps of a chunk that are the warp's. a: of the lane, its row and 16 bytes of the first step; b: of the lane, its
-// first two columns of the first panel.
+// A chunk. a: of the lane, its row and 16 bytes of the first step; b: of the lane, its first two columns of the first
+// panel.
 template <Config C>
-__device__ __forceinline__ void multiply(unsigned a, unsigned b, int turn, Sums<C>& sums) {
+__device__ __forceinline__ void multiply(unsigned a, unsigned b, Sums<C>& sums) {
   constexpr unsigned kPanelBytes = b_slot_bytes(C) / kPanels;
 #pragma unroll
-  for (int i = 0; i < kSteps / C.warps_k; ++i) {
-    const int step = i * C.warps_k + turn;
+  for (int step = 0; step < kSteps; ++step) {
     unsigned elements[kTilesM][4];
 #pragma unroll
     for (int tile = 0; tile < kTilesM; ++tile) {
@@ -129,88 +131,104 @@ __device__ __forceinline__ void multiply(unsigned a, unsigned b, int turn, Sums<
 
 template <Config C>
 __device__ __forceinline__ void add_products(unsigned smem, Chunks chunks, int warp, Sums<C>& sums) {
-  constexpr int kSlots = stages(C);
+  constexpr int kSlots = C.stages;
   const unsigned lane = threadIdx.x % kWarp, row = warp % C.warps_m * kRowsOfWarp + lane % 16;
   const unsigned of_a = row * kRowBytes + (lane / 16 ^ lane % 8) * 16;
   const unsigned of_b = smem_layout(C).b + lane / 4 * kRowBytes + ((lane % 4 / 2 ^ lane / 4) * 16 + lane % 2 * 8);
+  const int turn = warp / C.warps_m;
   common::RingPosition<kSlots> ring;
+  ring.advance(turn);
 #pragma unroll 1
-  for (int chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+  for (int chunk = chunks.begin + turn; chunk < chunks.end; chunk += C.warps_k) {
     const unsigned full = first_barrier<C>(smem) + 8 * ring.slot;
     ptx::mbarrier_wait_parity(full, ring.parity);
-    multiply<C>(smem + ring.slot * a_slot_bytes(C) + of_a, smem + ring.slot * b_slot_bytes(C) + of_b, warp / C.warps_m,
-                sums);
+    multiply<C>(smem + ring.slot * a_slot_bytes(C) + of_a, smem + ring.slot * b_slot_bytes(C) + of_b, sums);
     ptx::fence_proxy_async_shared();  // ends the reads before TMA's next write
     __syncwarp();
     if (ptx::elect_sync()) ptx::mbarrier_arrive(common::empty_behind<kSlots>(full));
-    ring.advance();
+    ring.advance(C.warps_k);
   }
 }
 
 // A warp's sums, row by row, to shared memory: of squares the four lanes of a group have a part each.
 template <Config C>
-__device__ __forceinline__ void store_part(int warp, Sums<C>& sums, float* parts) {
+__device__ __forceinline__ void store_part(int warp, const Sums<C>& sums, unsigned parts) {
   const int group = static_cast<int>(threadIdx.x) % kWarp / 4, member = static_cast<int>(threadIdx.x) % 4;
-  float* const part = parts + (warp / C.warps_m * rows_of_cta(C) + warp % C.warps_m * kRowsOfWarp) * row_floats(C);
+  const int first = warp / C.warps_m * rows_of_cta(C) + warp % C.warps_m * kRowsOfWarp;
 #pragma unroll
   for (int tile = 0; tile < kTilesM; ++tile) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      float* const row = part + (16 * tile + 8 * i + group) * row_floats(C);
+      const unsigned row = parts + 4 * row_floats(C) * (first + 16 * tile + 8 * i + group);
 #pragma unroll
-      for (int of_n = 0; of_n < C.n / kTileN; ++of_n) {
-        row[of_n * kTileN + 2 * member] = sums.d[tile][of_n][2 * i];
-        row[of_n * kTileN + 2 * member + 1] = sums.d[tile][of_n][2 * i + 1];
-      }
+      for (int of_n = 0; of_n < C.n / kTileN; ++of_n)
+        ptx::st_shared_v2_f32(row + 4 * (of_n * kTileN + 2 * member), sums.d[tile][of_n][2 * i],
+                              sums.d[tile][of_n][2 * i + 1]);
       float squares = sums.squares[tile][i];
       squares += __shfl_xor_sync(0xffffffffu, squares, 1);
       squares += __shfl_xor_sync(0xffffffffu, squares, 2);
-      if (member == 0) row[C.n] = squares;
+      if (member == 0) ptx::st_shared_v4_f32(row + 4 * C.n, squares, 0, 0, 0);
     }
   }
 }
 
+// Four columns of a row; of the last four the first is the squares'.
 template <Config C>
-__device__ __forceinline__ void store(const Params& p, int row, int column, float sum) {
+__device__ __forceinline__ void store(const Params& p, int of_cta, int column, const float (&sum)[4]) {
+  const int row = row_tile<C>() * rows_of_cta(C) + of_cta;
   if (row >= p.m) return;
   const long long split = blockIdx.y;
   if (column < C.n) {
-    p.d[split * p.d_stride_split + row * p.d_stride_m + column] = sum;
+    float* const to = p.d + split * p.d_stride_split + row * p.d_stride_m + column;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = sum[i];
   } else {
-    p.sum_squares[split * p.sum_squares_stride_split + row] = sum;
+    p.sum_squares[split * p.sum_squares_stride_split + row] = sum[0];
+  }
+}
+
+// Four columns, of kParts rows that lie kDistance floats apart.
+template <int kParts, int kDistance>
+__device__ __forceinline__ void sum_of(unsigned from, float (&sum)[4]) {
+  float part[kParts][4];
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) ptx::ld_shared_v4_f32(from + 4 * kDistance * i, part[i]);
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    sum[c] = part[0][c];
+#pragma unroll
+    for (int i = 1; i < kParts; ++i) sum[c] += part[i][c];
   }
 }
 
 // Parts of k are added up: the CTA's warps' first, then the cluster's CTAs', by the one that has the row.
 template <Config C>
-__device__ __forceinline__ void add_parts(const Params& p, float* parts) {
-  constexpr int kColumns = C.n + 1, kRank = rows_of_rank(C);
-  float* const gathered = parts + smem_layout(C).gathered / 4;
-  const int first = static_cast<int>(blockIdx.x) / C.ctas * rows_of_cta(C);
+__device__ __forceinline__ void add_parts(const Params& p, unsigned parts) {
+  constexpr int kVectors = C.n / 4 + 1, kRank = rows_of_rank(C);
+  const unsigned gathered = parts + smem_layout(C).gathered;
   const int rank = static_cast<int>(blockIdx.x) % C.ctas;
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < rows_of_cta(C) * kColumns; i += threads(C)) {
-    const int row = i / kColumns, column = i % kColumns;
-    float sum = parts[row * row_floats(C) + column];
-#pragma unroll
-    for (int warp = 1; warp < C.warps_k; ++warp) sum += parts[(warp * rows_of_cta(C) + row) * row_floats(C) + column];
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < rows_of_cta(C) * kVectors; i += threads(C)) {
+    const int row = i / kVectors, column = i % kVectors * 4;
+    float sum[4];
+    sum_of<C.warps_k, rows_of_cta(C) * row_floats(C)>(parts + 4 * (row * row_floats(C) + column), sum);
     if constexpr (C.ctas == 1) {
-      store<C>(p, first + row, column, sum);
+      store<C>(p, row, column, sum);
     } else {
-      float* const to = gathered + (rank * kRank + row % kRank) * row_floats(C) + column;
-      ptx::st_cluster_f32(ptx::mapa(ptx::shared_address(to), row / kRank), sum);
+      const unsigned to =
+          ptx::mapa(gathered + 4 * ((rank * kRank + row % kRank) * row_floats(C) + column), row / kRank);
+      ptx::st_cluster_v4_f32(to, sum);
     }
   }
   if constexpr (C.ctas > 1) {
     ptx::cluster_arrive();
     ptx::cluster_wait();
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < kRank * kColumns; i += threads(C)) {
-      const int row = i / kColumns, column = i % kColumns;
-      float sum = gathered[row * row_floats(C) + column];
-#pragma unroll
-      for (int from = 1; from < C.ctas; ++from) sum += gathered[(from * kRank + row) * row_floats(C) + column];
-      store<C>(p, first + rank * kRank + row, column, sum);
+    for (int i = static_cast<int>(threadIdx.x); i < kRank * kVectors; i += threads(C)) {
+      const int row = i / kVectors, column = i % kVectors * 4;
+      float sum[4];
+      sum_of<C.ctas, kRank * row_floats(C)>(gathered + 4 * (row * row_floats(C) + column), sum);
+      store<C>(p, rank * kRank + row, column, sum);
     }
   }
 }
@@ -226,14 +244,13 @@ __device__ __forceinline__ void kernel(const Params& p) {
   if (threadIdx.x == kWarp * kLoader) {
     ptx::prefetch_tensormap(p.a);
     ptx::prefetch_tensormap(p.b);
-    common::init_ring<stages(C)>(first_barrier<C>(smem), 1, product_warps(C));
+    common::init_ring<C.stages>(first_barrier<C>(smem), 1, C.warps_m);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
   if constexpr (C.ctas > 1) ptx::cluster_arrive_relaxed();
   ptx::griddepcontrol_wait();
   const Chunks chunks = chunks_of_cta<C>(p.k);
-  float* const parts = reinterpret_cast<float*>(shared_memory);
   if (warp == kLoader) {
     if (ptx::elect_sync()) load<C>(p, smem, chunks);
     __syncwarp();
@@ -242,11 +259,11 @@ __device__ __forceinline__ void kernel(const Params& p) {
     add_products<C>(smem, chunks, warp, sums);
     // The last slots may be read by others still.
     ptx::barrier_sync(1, kWarp * product_warps(C));
-    store_part<C>(warp, sums, parts);
+    store_part<C>(warp, sums, smem);
   }
   if constexpr (C.ctas > 1) ptx::cluster_wait();
   __syncthreads();
-  add_parts<C>(p, parts);
+  add_parts<C>(p, smem);
 }
 
 }  // namespace tessera::mhc_product

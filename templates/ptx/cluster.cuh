@@ -59,9 +59,11 @@ __device__ __forceinline__ void st_async_f32(unsigned address, unsigned barrier,
                : "memory");
 }
 
-// PTX ISA "st", PTX 7.8, sm_90. Into any CTA's shared memory, at an address from mapa().
-__device__ __forceinline__ void st_cluster_f32(unsigned address, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+// PTX ISA "st", PTX 7.8, sm_90. 16 bytes into any CTA's shared memory, at an address from mapa().
+__device__ __forceinline__ void st_cluster_v4_f32(unsigned address, const float (&value)[4]) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(value[0]), "f"(value[1]),
+               "f"(value[2]), "f"(value[3])
+               : "memory");
 }
 
 }  // namespace tessera::ptx

@@ -6,19 +6,23 @@
 // memory's speed. An element of b is the sum of two bf16 numbers, which is b to 2^-17 (tf32 is to 2^-12); products are
 // exact, sums fp32.
 //
-// One warp loads, the others multiply. a and b come by TMA, several chunks of 64 columns ahead, in rows of 128 bytes,
+// One warp loads, the others multiply. a and b come by TMA, `stages` chunks of 64 columns ahead, in rows of 128 bytes,
 // swizzled: of a 64 columns, which ldmatrix takes to the registers of mma.sync, its elements being squared on the way;
 // of b twice 32, of which lane 4 g + t loads columns 2 t, 2 t + 1 and 2 t + 8, 2 t + 9 of each 16 of row g, and splits
 // them. (Rows of 32 bytes would keep a warp's lanes in different banks, and take TMA four times as many requests.)
 //
-// warps_m warps have 32 rows each, warps_k take steps of a chunk in turn; ctas CTAs of a cluster
-// have parts of k of the same rows, and each adds up the parts of some rows, in the order of the parts: bits do not
-// change from run to run. With splits the launch has that many parts more, which are not added: d and sum_squares have
-// one more extent.
+// warps_m warps have 32 rows each, warps_k take chunks in turn: a warp that waits for every fourth chunk alone, and has
+// four steps of 16 columns to overlap then, leaves one CTA a multiprocessor enough (8,192 x 7,168 on an H200, us: 30.9;
+// where warps shared the steps of each chunk 37, and two CTAs a multiprocessor 34). A warp sees a slot's phases one
+// after the other only if the ring has a multiple of warps_k slots: a parity that it skipped would look like the next.
+//
+// ctas CTAs of a cluster have parts of k of the same rows, and each adds up the parts of some rows, in the order of the
+// parts: bits do not change from run to run. With splits the launch has that many parts more, which are not added: d
+// and sum_squares have one more extent.
 //
 // Entry parameters, in this order:
 //   CUtensorMap a                                     {k, m} in boxes of {64, rows_of_cta()}, 128-byte swizzle
-//   CUtensorMap b                                     {k, n} in boxes of {32, n}, 128-byte swizzle
+//   CUtensorMap b                                     {32, n, k / 32} in boxes of {32, n, 2}, 128-byte swizzle
 //   float* d; long long d_stride_m, d_stride_split; float* sum_squares; long long sum_squares_stride_split
 //   int m, k
 // Launch: grid {ceil(m / rows_of_cta()) ctas, splits, 1} in clusters of {ctas, 1, 1}, block {threads(), 1, 1},
@@ -35,24 +39,27 @@ struct Config {
   int warps_m = 4;
   int warps_k = 2;
   int ctas = 8;
+  int stages = 4;
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
 inline constexpr int kWarp = 32, kMaxWarps = 16, kMaxCtas = 8, kMaxN = 64, kMaxSplits = 64;
-inline constexpr int kMaxSmem = 101376;  // of the targets that have the least
+inline constexpr int kMaxSmem = 232448;    // of a CTA
+inline constexpr int kSmemOfTwo = 115712;  // of each of two CTAs of a multiprocessor
+inline constexpr int kSmemOfFew = 101376;  // of a CTA on sm_120 and sm_121
 inline constexpr int kRowsOfWarp = 32, kTileN = 8;
 inline constexpr int kChunk = 64, kRowBytes = 128;  // of k: a row of a slot
 inline constexpr int kSteps = kChunk / 16;
 inline constexpr int kPanel = 32, kPanels = kChunk / kPanel;  // columns of b whose rows lie together
-inline constexpr int kMinStages = 2, kMaxStages = 16;
+inline constexpr int kMaxStages = 16;
 
 TESSERA_HD constexpr int product_warps(const Config& c) { return c.warps_m * c.warps_k; }
 TESSERA_HD constexpr int threads(const Config& c) { return kWarp * (product_warps(c) + 1); }
 TESSERA_HD constexpr int rows_of_cta(const Config& c) { return kRowsOfWarp * c.warps_m; }
 TESSERA_HD constexpr int rows_of_rank(const Config& c) { return rows_of_cta(c) / c.ctas; }
-// Of a row of sums: n, that of squares, and what keeps rows apart in the banks.
-TESSERA_HD constexpr int row_floats(const Config& c) { return c.n + 5; }
+// Of a row of sums: n, that of squares, and zeros up to 16 bytes.
+TESSERA_HD constexpr int row_floats(const Config& c) { return c.n + 4; }
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return rows_of_cta(c) * kRowBytes; }
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return c.n * 4 * kChunk; }
 
@@ -71,23 +78,27 @@ TESSERA_HD constexpr int gathered_bytes(const Config& c) {
   return c.ctas > 1 ? static_cast<int>(round_up(4 * c.ctas * rows_of_rank(c) * row_floats(c), 16)) : 0;
 }
 TESSERA_HD constexpr int fixed_bytes(const Config& c) { return gathered_bytes(c) + 16 * kMaxStages; }
-// What there is room for.
-TESSERA_HD constexpr int stages(const Config& c) {
-  const int fit = (kMaxSmem - fixed_bytes(c)) / (a_slot_bytes(c) + b_slot_bytes(c));
-  return fit > kMaxStages ? kMaxStages : fit;
+// As many as fit, with the sums of the warps; none, if these alone don't.
+TESSERA_HD constexpr int stages_within(const Config& c, int bytes) {
+  if (parts_bytes(c) > bytes - fixed_bytes(c)) return 0;
+  const int fit = (bytes - fixed_bytes(c)) / (a_slot_bytes(c) + b_slot_bytes(c));
+  const int most = fit > kMaxStages ? kMaxStages : fit;
+  return most / c.warps_k * c.warps_k;
 }
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
-  layout.b = stages(c) * a_slot_bytes(c);
-  const int ring = layout.b + stages(c) * b_slot_bytes(c), parts = static_cast<int>(round_up(parts_bytes(c), 16));
+  layout.b = c.stages * a_slot_bytes(c);
+  const int ring = layout.b + c.stages * b_slot_bytes(c), parts = static_cast<int>(round_up(parts_bytes(c), 16));
   layout.gathered = ring > parts ? ring : parts;
   layout.barriers = layout.gathered + gathered_bytes(c);
   layout.total = layout.barriers + 16 * kMaxStages;
   return layout;
 }
 TESSERA_HD constexpr int smem_bytes(const Config& c) { return smem_layout(c).total; }
-// Of a multiprocessor of 228 KB, as far as a thread is left 96 registers.
-TESSERA_HD constexpr int min_ctas(const Config& c) { return threads(c) <= 320 ? 2 : 1; }
+// Of a multiprocessor of 228 KB, as far as a thread is left 96 registers, which the sums of 40 columns fit in.
+TESSERA_HD constexpr int min_ctas(const Config& c) {
+  return threads(c) <= 320 && c.n <= 40 && smem_bytes(c) <= kSmemOfTwo ? 2 : 1;
+}
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
@@ -96,9 +107,11 @@ enum class Rule {
   n_not_tiles,          // n; 8
   splits_out_of_range,  // splits; 64
   warps_out_of_range,   // warps of a CTA that multiply; 16
-  warps_k_not_steps,    // warps_k; 4
   ctas_out_of_range,    // CTAs of a cluster; 8
-  smem_exceeded,        // bytes of shared memory; 101,376
+  stages_missing,       // stages; warps_k
+  stages_not_turns,     // stages; warps_k
+  stages_out_of_range,  // stages; 16
+  smem_exceeded,        // bytes of shared memory; 232,448
 };
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
@@ -107,11 +120,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.splits < 1 || c.splits > kMaxSplits) return {Rule::splits_out_of_range, c.splits, kMaxSplits};
   const long long warps = static_cast<long long>(c.warps_m) * c.warps_k;
   if (c.warps_m < 1 || c.warps_k < 1 || warps > kMaxWarps) return {Rule::warps_out_of_range, warps, kMaxWarps};
-  if (kSteps % c.warps_k != 0) return {Rule::warps_k_not_steps, c.warps_k, kSteps};
   if (c.ctas < 1 || c.ctas > kMaxCtas || (c.ctas & (c.ctas - 1)) != 0)
     return {Rule::ctas_out_of_range, c.ctas, kMaxCtas};
-  const int least = fixed_bytes(c) + kMinStages * a_slot_bytes(c);
-  if (least > kMaxSmem) return {Rule::smem_exceeded, least, kMaxSmem};
+  if (c.stages < c.warps_k) return {Rule::stages_missing, c.stages, c.warps_k};
+  if (c.stages % c.warps_k != 0) return {Rule::stages_not_turns, c.stages, c.warps_k};
+  if (c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (smem_bytes(c) > kMaxSmem) return {Rule::smem_exceeded, smem_bytes(c), kMaxSmem};
   return {};
 }

@@ -25,7 +25,7 @@ using testing::find_compiler;
 struct Shape {
   std::int64_t m, k;
 };
-constexpr Shape kShapes[] = {{1, 64}, {33, 1600}, {130, 576}, {0, 128}};
+constexpr Shape kShapes[] = {{1, 64}, {33, 1600}, {130, 576}, {70, 3200}, {0, 128}};
 
 std::vector<std::string> problems_of(EmulatedDevice& device, const Launcher& launcher, const MhcProduct& problem,
                                      const Shape& shape, Fill fill, std::uint64_t seed) {
@@ -70,6 +70,8 @@ TEST_CASE("mhc_product: every target and division of warps, with and without spl
   check({.arch = Arch::parse("sm_120a"), .n = 8, .warps_m = 1, .warps_k = 4}, *compiler);
   check({.arch = Arch::parse("sm_103a"), .n = 40, .splits = 2, .warps_m = 2, .warps_k = 1, .ctas = 1}, *compiler);
   check({.arch = Arch::parse("sm_121a"), .warps_m = 4, .warps_k = 1, .ctas = 4}, *compiler);
+  check({.splits = 2, .warps_m = 1, .warps_k = 8, .ctas = 2}, *compiler);
+  check({.m = 8192, .k = 7168}, *compiler);
 }
 
 struct ProductFault {
@@ -81,14 +83,9 @@ constexpr ProductFault kFaults[] = {
      "b is taken as one bf16 number"},
     {"ptx::mma_m16n8k16<DType::bf16>(sums.d[of_m][tile], elements[of_m], first[0], first[1]);", ";",
      "the first bf16 number of b is left out"},
-    {"row[of_n * kTileN + 2 * member] = sums.d[tile][of_n][2 * i];",
-     "row[of_n * kTileN + 2 * member] = sums.d[tile][of_n][2 * i];\n"
-     "        sums.d[tile][of_n][2 * i] = row[of_n * kTileN + 2 * member];\n"
-     "        row[of_n * kTileN + 2 * member] = sums.d[tile][of_n][2 * i + 1];\n"
-     "        sums.d[tile][of_n][2 * i + 1] = sums.d[tile][of_n][2 * i];",
-     "neighbouring rows of b are exchanged"},
-    {"float* const row = part + (16 * tile + 8 * i + group) * row_floats(C);",
-     "float* const row = part + (16 * tile + 8 * (1 - i) + group) * row_floats(C);",
+    {"sums.d[tile][of_n][2 * i],\n                              sums.d[tile][of_n][2 * i + 1]);",
+     "sums.d[tile][of_n][2 * i + 1], sums.d[tile][of_n][2 * i]);", "neighbouring rows of b are exchanged"},
+    {"(first + 16 * tile + 8 * i + group)", "(first + 16 * tile + 8 * (1 - i) + group)",
      "rows i and i + 8 of a are exchanged"},
     {"for (int r = 0; r < 4; ++r) add_squares", "for (int r = 0; r < (step < 2 ? 4 : 0); ++r) add_squares",
      "squares of the second 32 of each 64 columns are left out"},
@@ -97,9 +94,12 @@ constexpr ProductFault kFaults[] = {
     {"(lane / 16 ^ lane % 8) * 16", "lane / 16 * 16", nullptr},
     {"ptx::mbarrier_wait_parity(full, ring.parity);", "", nullptr},
     {"32 * half)", "32 * (1 - half))", nullptr},
-    {"chunk * kChunk + i * kPanel, 0);", "chunk * kChunk + (kPanels - 1 - i) * kPanel, 0);", nullptr},
-    {"for (int from = 1; from < C.ctas; ++from)", "for (int from = 2; from < C.ctas; ++from)", nullptr},
-    {"for (int warp = 1; warp < C.warps_k; ++warp)", "for (int warp = 2; warp < C.warps_k; ++warp)", nullptr},
+    {"full, 0, 0, chunk * kPanels);", "full, 0, 0, chunk * kPanels + 1);", nullptr},
+    {"sum_of<C.ctas, kRank", "sum_of<C.ctas / 2, kRank", nullptr},
+    {"sum_of<C.warps_k, rows", "sum_of<C.warps_k / 2, rows", nullptr},
+    {"  ring.advance(turn);", "", nullptr},
+    {"ring.advance(C.warps_k);", "ring.advance();", nullptr},
+    {"chunk += C.warps_k)", "chunk += 2 * C.warps_k)", nullptr},
     {"const long long split = blockIdx.y;", "const long long split = C.splits - 1 - blockIdx.y;", nullptr},
 };
 
