@@ -12,8 +12,8 @@
 // them. (Rows of 32 bytes would keep a warp's lanes in different banks, and take TMA four times as many requests.)
 //
 // warps_m warps have 32 rows each, warps_k take chunks in turn: a warp that waits for every fourth chunk alone, and has
-// four steps of 16 columns to overlap then, leaves one CTA a multiprocessor enough (8,192 x 7,168 on an H200, us: 30.9;
-// where warps shared the steps of each chunk 37, and two CTAs a multiprocessor 34). A warp sees a slot's phases one
+// four steps of 16 columns to overlap then, leaves one CTA a multiprocessor enough (8,192 x 7,168 on an H200, us: 31;
+// where warps shared the steps of each chunk 37, with two CTAs a multiprocessor 34). A warp sees a slot's phases one
 // after the other only if the ring has a multiple of warps_k slots: a parity that it skipped would look like the next.
 //
 // ctas CTAs of a cluster have parts of k of the same rows, and each adds up the parts of some rows, in the order of the
