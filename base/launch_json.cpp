@@ -109,7 +109,7 @@ OrderedJson rule_json(const DomainRule& rule) {
 
 // --- reading
 
-std::string read_text(const JsonValue& value) {
+std::string read_string(const JsonValue& value) {
   const std::string& text = value.as_string();
   if (text.size() > kMaxText) value.fail(fmt::format("has {} bytes: at most {} are allowed", text.size(), kMaxText));
   return text;
@@ -187,30 +187,30 @@ Enum read_map_enum(const JsonValue& value) {
 SizeSpec read_size(const JsonValue& value) {
   value.check_keys({"name", "min", "max", "help"}, {"default"});
   SizeSpec size;
-  size.name = member(value, "name", read_text);
+  size.name = member(value, "name", read_string);
   size.min = member(value, "min", read_i64);
   size.max = member(value, "max", read_i64);
   if (value.has("default")) size.default_value = member(value, "default", read_expression);
-  size.help = member(value, "help", read_text);
+  size.help = member(value, "help", read_string);
   return size;
 }
 
 ScalarSpec read_scalar(const JsonValue& value) {
   value.check_keys({"name", "help"}, {"default"});
   ScalarSpec scalar;
-  scalar.name = member(value, "name", read_text);
+  scalar.name = member(value, "name", read_string);
   if (value.has("default"))
     scalar.default_value = member(value, "default", [](const JsonValue& number) { return number.as_number(); });
-  scalar.help = member(value, "help", read_text);
+  scalar.help = member(value, "help", read_string);
   return scalar;
 }
 
 BufferSpec read_buffer(const JsonValue& value) {
   value.check_keys({"name", "role", "dtype", "shape", "strides", "alignment", "is_optional"});
   BufferSpec buffer;
-  buffer.name = member(value, "name", read_text);
+  buffer.name = member(value, "name", read_string);
   buffer.role = member(value, "role", read_enum<BufferRole, 3>);
-  buffer.dtype = member(value, "dtype", read_text);
+  buffer.dtype = member(value, "dtype", read_string);
   buffer.shape = member_list(value, "shape", kMaxBufferRank, read_expression);
   buffer.strides = member_list(value, "strides", kMaxBufferRank, read_expression);
   buffer.alignment = member(value, "alignment", read_int);
@@ -224,7 +224,7 @@ DomainRule read_rule(const JsonValue& value) {
   rule.lhs = member(value, "lhs", read_expression);
   rule.relation = member(value, "relation", read_enum<Relation, 4>);
   rule.rhs = member(value, "rhs", read_expression);
-  rule.message = member(value, "message", read_text);
+  rule.message = member(value, "message", read_string);
   return rule;
 }
 
@@ -233,8 +233,8 @@ TensorMapRecipe read_recipe(const JsonValue& value) {
                     "swizzle", "l2_promotion", "fill"});
   constexpr std::size_t rank = kMaxTensorMapRank;
   TensorMapRecipe recipe;
-  recipe.name = member(value, "name", read_text);
-  recipe.buffer = member(value, "buffer", read_text);
+  recipe.name = member(value, "name", read_string);
+  recipe.buffer = member(value, "buffer", read_string);
   recipe.type = member(value, "type", read_map_enum<TensorMapType>);
   recipe.dims = member_list(value, "dims", rank, read_expression);
   recipe.strides_bytes = member_list(value, "strides_bytes", rank, read_expression);
@@ -267,16 +267,16 @@ KernelParameter read_parameter(const JsonValue& value) {
       break;
     case ParameterKind::pointer:
       value.check_keys({"name", "kind", "source", "offset_bytes"});
-      parameter.source = member(value, "source", read_text);
+      parameter.source = member(value, "source", read_string);
       parameter.offset_bytes = member(value, "offset_bytes", read_expression);
       break;
     case ParameterKind::tensor_map:
     case ParameterKind::f32:
       value.check_keys({"name", "kind", "source"});
-      parameter.source = member(value, "source", read_text);
+      parameter.source = member(value, "source", read_string);
       break;
   }
-  parameter.name = member(value, "name", read_text);
+  parameter.name = member(value, "name", read_string);
   return parameter;
 }
 
@@ -284,7 +284,7 @@ LaunchStep read_step(const JsonValue& value) {
   value.check_keys(
       {"entry", "grid", "block", "cluster", "dynamic_smem_bytes", "programmatic_stream_serialization", "parameters"});
   LaunchStep step;
-  step.entry = member(value, "entry", read_text);
+  step.entry = member(value, "entry", read_string);
   step.grid = member_triple(value, "grid", read_expression);
   step.block = member_triple(value, "block", read_u32);
   step.cluster = member_triple(value, "cluster", read_u32);
@@ -328,8 +328,8 @@ LaunchPlan launch_plan_from_json(const OrderedJson& json) {
   launch.check_keys({"version", "expression_version", "op", "arch", "sizes", "scalars", "buffers", "domain",
                      "tensor_maps", "workspace", "steps"});
   LaunchPlan plan;
-  plan.op = member(launch, "op", read_text);
-  plan.arch = member(launch, "arch", read_text);
+  plan.op = member(launch, "op", read_string);
+  plan.arch = member(launch, "arch", read_string);
   plan.sizes = member_list(launch, "sizes", kMaxSizes, read_size);
   plan.scalars = member_list(launch, "scalars", kMaxScalars, read_scalar);
   plan.buffers = member_list(launch, "buffers", kMaxBuffers, read_buffer);

@@ -12,22 +12,22 @@ struct TypeRow {
   int smem_bits;
   bool is_floating;
 };
-constexpr std::array<TypeRow, 16> kTypes{{{"u8", 1, 8, false},
-                                          {"u16", 2, 16, false},
-                                          {"u32", 4, 32, false},
-                                          {"s32", 4, 32, false},
-                                          {"u64", 8, 64, false},
-                                          {"s64", 8, 64, false},
-                                          {"f16", 2, 16, true},
-                                          {"f32", 4, 32, true},
-                                          {"f64", 8, 64, true},
-                                          {"bf16", 2, 16, true},
-                                          {"f32_ftz", 4, 32, true},
-                                          {"tf32", 4, 32, true},
-                                          {"tf32_ftz", 4, 32, true},
-                                          {"u4x16_align8b", 0, 4, false},
-                                          {"u4x16_align16b", 0, 8, false},
-                                          {"u6x16_align16b", 0, 8, false}}};
+constexpr std::array<TypeRow, 16> kElementTypes{{{"u8", 1, 8, false},
+                                                 {"u16", 2, 16, false},
+                                                 {"u32", 4, 32, false},
+                                                 {"s32", 4, 32, false},
+                                                 {"u64", 8, 64, false},
+                                                 {"s64", 8, 64, false},
+                                                 {"f16", 2, 16, true},
+                                                 {"f32", 4, 32, true},
+                                                 {"f64", 8, 64, true},
+                                                 {"bf16", 2, 16, true},
+                                                 {"f32_ftz", 4, 32, true},
+                                                 {"tf32", 4, 32, true},
+                                                 {"tf32_ftz", 4, 32, true},
+                                                 {"u4x16_align8b", 0, 4, false},
+                                                 {"u4x16_align16b", 0, 8, false},
+                                                 {"u6x16_align16b", 0, 8, false}}};
 constexpr std::array<std::string_view, 3> kInterleaves{"none", "16B", "32B"};
 constexpr std::array<std::string_view, 7> kSwizzles{
     "none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B"};
@@ -99,7 +99,9 @@ bool find_name(const std::array<std::string_view, N>& names, std::string_view te
 
 }  // namespace
 
-std::string_view to_string(TensorMapType v) noexcept { return index(v) < kTypes.size() ? kTypes[index(v)].name : "?"; }
+std::string_view to_string(TensorMapType v) noexcept {
+  return index(v) < kElementTypes.size() ? kElementTypes[index(v)].name : "?";
+}
 std::string_view to_string(TensorMapInterleave v) noexcept { return name_of(kInterleaves, v); }
 std::string_view to_string(TensorMapSwizzle v) noexcept { return name_of(kSwizzles, v); }
 std::string_view to_string(TensorMapL2Promotion v) noexcept { return name_of(kL2Promotions, v); }
@@ -107,8 +109,8 @@ std::string_view to_string(TensorMapFill v) noexcept { return name_of(kFills, v)
 std::string_view to_string(TensorMapRule rule) noexcept { return name_of(kRules, rule); }
 
 bool from_string(std::string_view text, TensorMapType& out) noexcept {
-  for (std::size_t i = 0; i < kTypes.size(); ++i) {
-    if (kTypes[i].name != text) continue;
+  for (std::size_t i = 0; i < kElementTypes.size(); ++i) {
+    if (kElementTypes[i].name != text) continue;
     out = static_cast<TensorMapType>(i);
     return true;
   }
@@ -123,9 +125,11 @@ bool from_string(std::string_view text, TensorMapL2Promotion& out) noexcept {
 }
 bool from_string(std::string_view text, TensorMapFill& out) noexcept { return find_name(kFills, text, out); }
 
-int element_bytes(TensorMapType type) noexcept { return index(type) < kTypes.size() ? kTypes[index(type)].bytes : 0; }
+int element_bytes(TensorMapType type) noexcept {
+  return index(type) < kElementTypes.size() ? kElementTypes[index(type)].bytes : 0;
+}
 int smem_element_bits(TensorMapType type) noexcept {
-  return index(type) < kTypes.size() ? kTypes[index(type)].smem_bits : 0;
+  return index(type) < kElementTypes.size() ? kElementTypes[index(type)].smem_bits : 0;
 }
 bool is_packed(TensorMapType type) noexcept { return packed(type); }
 int swizzle_span_bytes(TensorMapSwizzle swizzle) noexcept { return swizzle_span(swizzle); }
@@ -151,7 +155,7 @@ namespace {
 TensorMapRule broken_choice(const ResolvedTensorMap& map, TensorMapTarget target) noexcept {
   using Rule = TensorMapRule;
   const bool is_blackwell = target.compute_major >= 10;
-  if (index(map.type) >= kTypes.size()) return Rule::type;
+  if (index(map.type) >= kElementTypes.size()) return Rule::type;
   if (!is_blackwell && packed(map.type)) return Rule::type_packed;
   if (map.rank < 1 || map.rank > kMaxTensorMapRank) return Rule::rank;
   if (index(map.interleave) >= kInterleaves.size()) return Rule::interleave;
@@ -160,7 +164,7 @@ TensorMapRule broken_choice(const ResolvedTensorMap& map, TensorMapTarget target
   if (!is_blackwell && map.swizzle > TensorMapSwizzle::b128) return Rule::swizzle_atom;
   if (index(map.l2_promotion) >= kL2Promotions.size()) return Rule::l2_promotion;
   if (index(map.fill) >= kFills.size()) return Rule::fill;
-  if (map.fill != TensorMapFill::zero && !kTypes[index(map.type)].is_floating) return Rule::fill_type;
+  if (map.fill != TensorMapFill::zero && !kElementTypes[index(map.type)].is_floating) return Rule::fill_type;
   return Rule::none;
 }
 
@@ -199,7 +203,7 @@ TensorMapRule first_broken_rule(const ResolvedTensorMap& map, TensorMapTarget ta
   using Rule = TensorMapRule;
   if (const Rule rule = broken_choice(map, target); rule != Rule::none) return rule;
   if (const Rule rule = broken_number(map); rule != Rule::none) return rule;
-  const std::uint64_t element_bits = static_cast<std::uint64_t>(kTypes[index(map.type)].smem_bits);
+  const std::uint64_t element_bits = static_cast<std::uint64_t>(kElementTypes[index(map.type)].smem_bits);
   const std::uint64_t inner_bits = map.box[0] * element_bits;
   if (inner_bits % 128 != 0) return Rule::box_bytes;
   if (map.interleave == TensorMapInterleave::none && map.swizzle != TensorMapSwizzle::none &&

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-std::uint64_t rows(const ResolvedTensorMap& map) {
+std::uint64_t rows_of(const ResolvedTensorMap& map) {
   std::uint64_t count = 1;
   for (std::uint32_t i = 1; i < map.rank; ++i)
     count *= (map.box[i] + map.element_strides[i] - 1) / map.element_strides[i];
@@ -88,13 +88,13 @@ std::uint64_t smem_row_pitch_bytes(const ResolvedTensorMap& map) noexcept {
   return std::max(inner, static_cast<std::uint64_t>(swizzle_span_bytes(map.swizzle)));
 }
 
-std::uint64_t smem_box_bytes(const ResolvedTensorMap& map) noexcept { return smem_row_pitch_bytes(map) * rows(map); }
+std::uint64_t smem_box_bytes(const ResolvedTensorMap& map) noexcept { return smem_row_pitch_bytes(map) * rows_of(map); }
 
 std::uint64_t transaction_bytes(const ResolvedTensorMap& map) noexcept {
   const std::uint64_t bits = map.type == TensorMapType::u4x16_align16b   ? map.box[0] * std::uint64_t{4}
                              : map.type == TensorMapType::u6x16_align16b ? map.box[0] * std::uint64_t{6}
                                                                          : inner_box_bits(map);
-  return bits / 8 * rows(map);
+  return bits / 8 * rows_of(map);
 }
 
 }  // namespace tessera

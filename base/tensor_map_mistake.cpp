@@ -11,14 +11,14 @@
 namespace tessera {
 namespace {
 
-enum class Layout : std::uint8_t { overlaps, gaps, dense };
+enum class Spacing : std::uint8_t { overlaps, gaps, dense };
 
 std::uint64_t saturating_product(std::uint64_t a, std::uint64_t b) {
   std::uint64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::uint64_t>::max() : product;
 }
 
-Layout layout_of(const ResolvedTensorMap& map) {
+Spacing spacing_of(const ResolvedTensorMap& map) {
   std::array<std::uint32_t, 5> outer{};  // dimensions 1 and up that have neighbours, by ascending stride
   std::size_t count = 0;
   for (std::uint32_t i = 1; i < map.rank; ++i) {
@@ -28,14 +28,14 @@ Layout layout_of(const ResolvedTensorMap& map) {
     outer[at] = i;
   }
   std::uint64_t span = saturating_product(map.dims[0], static_cast<std::uint64_t>(element_bytes(map.type)));
-  Layout layout = Layout::dense;
+  Spacing spacing = Spacing::dense;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t stride = map.strides_bytes[outer[i] - 1];
-    if (stride < span || span == std::numeric_limits<std::uint64_t>::max()) return Layout::overlaps;
-    if (stride > span) layout = Layout::gaps;
+    if (stride < span || span == std::numeric_limits<std::uint64_t>::max()) return Spacing::overlaps;
+    if (stride > span) spacing = Spacing::gaps;
     span = saturating_product(stride, map.dims[outer[i]]);
   }
-  return layout;
+  return spacing;
 }
 
 ResolvedTensorMap undone(ResolvedTensorMap map, TensorMapMistake mistake) {
@@ -63,18 +63,18 @@ bool can_judge(const ResolvedTensorMap& map) {
 
 TensorMapMistake likely_mistake(const ResolvedTensorMap& map) noexcept {
   using Mistake = TensorMapMistake;
-  if (!can_judge(map) || layout_of(map) != Layout::overlaps) return Mistake::none;
+  if (!can_judge(map) || spacing_of(map) != Spacing::overlaps) return Mistake::none;
   for (const Mistake mistake :
        {Mistake::strides_in_elements, Mistake::outermost_first, Mistake::outermost_first_in_elements}) {
     if (mistake != Mistake::outermost_first && element_bytes(map.type) == 1) continue;
-    if (layout_of(undone(map, mistake)) != Layout::overlaps) return mistake;
+    if (spacing_of(undone(map, mistake)) != Spacing::overlaps) return mistake;
   }
   return Mistake::none;
 }
 
 TensorMapMistake suspected_mistake(const ResolvedTensorMap& map) noexcept {
   if (!can_judge(map)) return TensorMapMistake::none;
-  if (layout_of(map) == Layout::gaps && layout_of(undone(map, TensorMapMistake::outermost_first)) == Layout::dense)
+  if (spacing_of(map) == Spacing::gaps && spacing_of(undone(map, TensorMapMistake::outermost_first)) == Spacing::dense)
     return TensorMapMistake::outermost_first;
   return likely_mistake(map);
 }
@@ -82,7 +82,7 @@ TensorMapMistake suspected_mistake(const ResolvedTensorMap& map) noexcept {
 std::string mistake_sentence(const ResolvedTensorMap& map, TensorMapMistake mistake) {
   const ResolvedTensorMap meant = undone(map, mistake);
   const std::string strides = braced(meant.strides_bytes, map.rank - 1);
-  const std::string_view result = layout_of(meant) == Layout::dense ? "dense" : "free of overlap";
+  const std::string_view result = spacing_of(meant) == Spacing::dense ? "dense" : "free of overlap";
   if (mistake == TensorMapMistake::strides_in_elements)
     return fmt::format("the strides look like elements: times {} ({}) the tensor is {}; give strides_bytes {}",
                        element_bytes(map.type), to_string(map.type), result, strides);

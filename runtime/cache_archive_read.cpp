@@ -87,9 +87,9 @@ struct Member {
   std::int64_t bytes = 0;
 };
 
-class Reader {
+class ArchiveReader {
  public:
-  Reader(const ByteSource& source, const ArchiveLimits& limits)
+  ArchiveReader(const ByteSource& source, const ArchiveLimits& limits)
       : in_(source, limits.max_total_bytes), limits_(limits) {}
 
   ArchiveSummary run(const std::function<void(ArchivedEntry&&)>& take) {
@@ -224,7 +224,7 @@ EncodedEntry ArchivedEntry::encoded() const {
 
 ArchiveSummary read_archive(const ByteSource& source, const ArchiveLimits& limits,
                             const std::function<void(ArchivedEntry&&)>& take) {
-  return Reader(source, limits).run(take);
+  return ArchiveReader(source, limits).run(take);
 }
 
 }  // namespace tessera

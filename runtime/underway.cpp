@@ -46,7 +46,7 @@ void add(std::uint32_t number) {
   }
 }
 
-std::int64_t steady_ns() {
+std::int64_t ticks_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return std::int64_t{now.tv_sec} * 1000 * kMillion + now.tv_nsec;
@@ -55,11 +55,11 @@ std::int64_t steady_ns() {
 // Nothing here may take a lock: the process may end at any moment of any thread.
 void wait_for_threads() {
   if (of_process(g_leaver) == 0) {
-    g_deadline_ns = steady_ns() + g_longest_ms.load() * kMillion;
+    g_deadline_ns = ticks_ns() + g_longest_ms.load() * kMillion;
     g_leaver = pack(process(), this_thread());  // from here on no scope of another thread begins
   }
   const std::uint32_t own = t_depth > 0 ? 1 : 0;
-  while (of_process(g_threads) > own && steady_ns() < g_deadline_ns.load()) {
+  while (of_process(g_threads) > own && ticks_ns() < g_deadline_ns.load()) {
     const timespec pause{.tv_sec = 0, .tv_nsec = 2 * kMillion};
     nanosleep(&pause, nullptr);
   }

@@ -28,7 +28,7 @@ std::uint32_t (*function_of(SpecialForm form))(std::uint32_t) {
 namespace {
 
 #if defined(__x86_64__)
-#define TESSERA_AVX2 [[gnu::target("avx2,fma"), gnu::always_inline]] inline
+#define TESSERA_AVX2_FMA [[gnu::target("avx2,fma"), gnu::always_inline]] inline
 
 /// A table as doubles in its unit, a row of 32 bytes: one load. kHalves: c1 is for the fraction without its lowest
 /// bit's half (17 bits).
@@ -50,7 +50,7 @@ constexpr Rows kRsqrtRows(kRsqrt, true, 0x1p-16);
 constexpr Rows kSqrtRows(kSqrt, true, 0x1p-17);
 constexpr Rows kLg2Rows(kLg2, true, 1.0);
 
-TESSERA_AVX2 __m256i words(std::uint32_t value) { return _mm256_set1_epi32(static_cast<int>(value)); }
+TESSERA_AVX2_FMA __m256i words(std::uint32_t value) { return _mm256_set1_epi32(static_cast<int>(value)); }
 
 // What a table is asked: eight lanes' row and the fraction below it.
 struct Place {
@@ -58,7 +58,7 @@ struct Place {
 };
 
 // The low bytes of 32 words, in an order that unpacking undoes.
-TESSERA_AVX2 __m256i bytes(const __m256i (&from)[4]) {
+TESSERA_AVX2_FMA __m256i bytes(const __m256i (&from)[4]) {
   return _mm256_packus_epi16(_mm256_packus_epi32(from[0], from[1]), _mm256_packus_epi32(from[2], from[3]));
 }
 
@@ -67,7 +67,7 @@ TESSERA_AVX2 __m256i bytes(const __m256i (&from)[4]) {
 // else. What is left are h's bits with the lower ones: m, the 7 upper of those, moved down one more for each lower bit
 // of h. Their sum is at most 247, so that the 32 are one vector of bytes.
 template <int kBits>
-TESSERA_AVX2 void squares(const Place (&places)[4], __m256i (&squared)[4]) {
+TESSERA_AVX2_FMA void squares(const Place (&places)[4], __m256i (&squared)[4]) {
   const __m256i low_bits = words((1u << (kBits - 8)) - 1);
   __m256i upper[4], lower[4];
   for (int i = 0; i < 4; ++i) {
@@ -93,7 +93,7 @@ struct Halves {
   __m256d low, high;
 };
 template <class Table>
-TESSERA_AVX2 __m256d evaluate(const Table& table, const std::uint32_t* row, __m128i x, __m128i squared) {
+TESSERA_AVX2_FMA __m256d evaluate(const Table& table, const std::uint32_t* row, __m128i x, __m128i squared) {
   const __m256d r0 = _mm256_load_pd(table.rows[row[0]].data()), r1 = _mm256_load_pd(table.rows[row[1]].data());
   const __m256d r2 = _mm256_load_pd(table.rows[row[2]].data()), r3 = _mm256_load_pd(table.rows[row[3]].data());
   const __m256d even_low = _mm256_unpacklo_pd(r0, r1), even_high = _mm256_unpacklo_pd(r2, r3);
@@ -104,21 +104,21 @@ TESSERA_AVX2 __m256d evaluate(const Table& table, const std::uint32_t* row, __m1
   return _mm256_fmadd_pd(c2, _mm256_cvtepi32_pd(squared), line);
 }
 template <class Table>
-TESSERA_AVX2 Halves evaluate(const Table& table, const Place& place, __m256i squared) {
+TESSERA_AVX2_FMA Halves evaluate(const Table& table, const Place& place, __m256i squared) {
   alignas(32) std::uint32_t rows[8];
   _mm256_store_si256(reinterpret_cast<__m256i*>(rows), place.row);
   return {evaluate(table, rows, _mm256_castsi256_si128(place.x), _mm256_castsi256_si128(squared)),
           evaluate(table, rows + 4, _mm256_extracti128_si256(place.x, 1), _mm256_extracti128_si256(squared, 1))};
 }
-TESSERA_AVX2 __m256 as_floats(__m256d low, __m256d high) {
+TESSERA_AVX2_FMA __m256 as_floats(__m256d low, __m256d high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high), 1);
 }
 /// S, cut: at most 2^24, so a float holds it.
-TESSERA_AVX2 __m256 cut(const Halves& s) {
+TESSERA_AVX2_FMA __m256 cut(const Halves& s) {
   return _mm256_cvtepi32_ps(_mm256_set_m128i(_mm256_cvttpd_epi32(s.high), _mm256_cvttpd_epi32(s.low)));
 }
 /// value * 2^exponent with the unit's flush and overflow.
-TESSERA_AVX2 __m256i scaled(__m256 value, __m256i exponent) {
+TESSERA_AVX2_FMA __m256i scaled(__m256 value, __m256i exponent) {
   const __m256i bits = _mm256_castps_si256(value);
   const __m256i field = _mm256_add_epi32(_mm256_srli_epi32(bits, 23), exponent);
   const __m256i result = _mm256_add_epi32(bits, _mm256_slli_epi32(exponent, 23));
@@ -126,7 +126,7 @@ TESSERA_AVX2 __m256i scaled(__m256 value, __m256i exponent) {
   const __m256i is_large = _mm256_cmpgt_epi32(field, words(254));
   return _mm256_blendv_epi8(_mm256_and_si256(result, is_normal), words(kInfinityF32), is_large);
 }
-TESSERA_AVX2 __m256i within(__m256i value, std::uint32_t above, std::uint32_t below) {
+TESSERA_AVX2_FMA __m256i within(__m256i value, std::uint32_t above, std::uint32_t below) {
   return _mm256_and_si256(_mm256_cmpgt_epi32(value, words(above)), _mm256_cmpgt_epi32(words(below), value));
 }
 
@@ -134,24 +134,24 @@ TESSERA_AVX2 __m256i within(__m256i value, std::uint32_t above, std::uint32_t be
 struct Eight {
   __m256i result, is_plain;
 };
-TESSERA_AVX2 Place place17(__m256i fraction) {
+TESSERA_AVX2_FMA Place place17(__m256i fraction) {
   return {_mm256_srli_epi32(fraction, 17), _mm256_and_si256(fraction, words(0x1FFFF))};
 }
-TESSERA_AVX2 __m256i fraction_of(__m256i x) { return _mm256_and_si256(x, words(0x7FFFFF)); }
+TESSERA_AVX2_FMA __m256i fraction_of(__m256i x) { return _mm256_and_si256(x, words(0x7FFFFF)); }
 
 template <bool kFull>
 struct Ex2 {
   static constexpr int kBits = 17;
   static constexpr const auto& kTable = kEx2Rows;
   // |x| below 2^8 in units of 2^-23, cut; complemented where x is negative, or negated where it is whole.
-  TESSERA_AVX2 static __m256i fixed_point(__m256i x) {
+  TESSERA_AVX2_FMA static __m256i fixed_point(__m256i x) {
     const __m256i magnitude = _mm256_and_si256(x, words(0x7FFFFFFF)), sign = _mm256_srai_epi32(x, 31);
     const __m256i fixed = _mm256_cvttps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(magnitude), _mm256_set1_ps(0x1p23f)));
     const __m256i is_whole = _mm256_cmpeq_epi32(fraction_of(fixed), _mm256_setzero_si256());
     return _mm256_sub_epi32(_mm256_xor_si256(fixed, sign), _mm256_and_si256(sign, is_whole));
   }
-  TESSERA_AVX2 static Place place(__m256i x) { return place17(fraction_of(fixed_point(x))); }
-  TESSERA_AVX2 static Eight finish(__m256i x, const Halves& s) {
+  TESSERA_AVX2_FMA static Place place(__m256i x) { return place17(fraction_of(fixed_point(x))); }
+  TESSERA_AVX2_FMA static Eight finish(__m256i x, const Halves& s) {
     const __m256i magnitude = _mm256_and_si256(x, words(0x7FFFFFFF)), sign = _mm256_srai_epi32(x, 31);
     const __m256i result = scaled(cut(s), _mm256_sub_epi32(_mm256_srai_epi32(fixed_point(x), 23), words(23)));
     __m256i is_plain = within(magnitude, 0x007FFFFF, 0x43800000);
@@ -167,10 +167,10 @@ template <bool kFull>
 struct Rcp {
   static constexpr int kBits = 16;
   static constexpr const auto& kTable = kRcpRows;
-  TESSERA_AVX2 static Place place(__m256i x) {
+  TESSERA_AVX2_FMA static Place place(__m256i x) {
     return {_mm256_srli_epi32(fraction_of(x), 16), _mm256_and_si256(x, words(0xFFFF))};
   }
-  TESSERA_AVX2 static Eight finish(__m256i x, const Halves& s) {
+  TESSERA_AVX2_FMA static Eight finish(__m256i x, const Halves& s) {
     const __m256i magnitude = _mm256_and_si256(x, words(0x7FFFFFFF)), sign = _mm256_and_si256(x, words(0x80000000));
     const __m256i exponent = _mm256_sub_epi32(_mm256_srli_epi32(magnitude, 23), words(127));
     const __m256i result = scaled(cut(s), _mm256_sub_epi32(words(static_cast<std::uint32_t>(-24)), exponent));
@@ -189,13 +189,13 @@ struct Root {
       return kSqrtRows;
   }
   ();
-  TESSERA_AVX2 static __m256i exponent(__m256i x) { return _mm256_sub_epi32(_mm256_srli_epi32(x, 23), words(127)); }
-  TESSERA_AVX2 static Place place(__m256i x) {
+  TESSERA_AVX2_FMA static __m256i exponent(__m256i x) { return _mm256_sub_epi32(_mm256_srli_epi32(x, 23), words(127)); }
+  TESSERA_AVX2_FMA static Place place(__m256i x) {
     Place at = place17(fraction_of(x));
     at.row = _mm256_add_epi32(_mm256_slli_epi32(_mm256_and_si256(exponent(x), words(1)), 6), at.row);
     return at;
   }
-  TESSERA_AVX2 static Eight finish(__m256i x, const Halves& s) {
+  TESSERA_AVX2_FMA static Eight finish(__m256i x, const Halves& s) {
     const __m256i half = _mm256_srai_epi32(exponent(x), 1);  // rounds down, so that an odd one is one less
     const __m256i is_normal = within(x, 0x007FFFFF, kInfinityF32);
     if constexpr (kReciprocal) {
@@ -212,7 +212,7 @@ struct Root {
 struct Logarithm {
   __m256d value, is_negative;
 };
-TESSERA_AVX2 Logarithm logarithm(__m256d table, __m128i exponent) {
+TESSERA_AVX2_FMA Logarithm logarithm(__m256d table, __m128i exponent) {
   const __m256d whole = _mm256_mul_pd(_mm256_cvtepi32_pd(exponent), _mm256_set1_pd(0x1p40));
   const __m256d sum = _mm256_floor_pd(_mm256_mul_pd(_mm256_add_pd(whole, table), _mm256_set1_pd(0x1p-4)));
   const __m256d is_negative = _mm256_cmp_pd(sum, _mm256_setzero_pd(), _CMP_LT_OQ);
@@ -224,8 +224,8 @@ TESSERA_AVX2 Logarithm logarithm(__m256d table, __m128i exponent) {
 struct Lg2 {
   static constexpr int kBits = 17;
   static constexpr const auto& kTable = kLg2Rows;
-  TESSERA_AVX2 static Place place(__m256i x) { return place17(fraction_of(x)); }
-  TESSERA_AVX2 static Eight finish(__m256i x, const Halves& s) {
+  TESSERA_AVX2_FMA static Place place(__m256i x) { return place17(fraction_of(x)); }
+  TESSERA_AVX2_FMA static Eight finish(__m256i x, const Halves& s) {
     const __m256i exponent = _mm256_sub_epi32(_mm256_srli_epi32(x, 23), words(127));
     const Logarithm low = logarithm(s.low, _mm256_castsi256_si128(exponent));
     const Logarithm high = logarithm(s.high, _mm256_extracti128_si256(exponent, 1));

@@ -38,7 +38,7 @@ std::string lower(std::string_view text) {
 }
 
 /// Without spaces at the ends, and with one where there are several.
-std::string trimmed(std::string_view text) {
+std::string trimmed_value(std::string_view text) {
   std::string result;
   for (const char c : text) {
     const bool is_space = c == ' ' || c == '\t';
@@ -75,8 +75,8 @@ std::string aws_authorization(const AwsRequest& request, const AwsCredentials& c
                               std::string_view service, std::string_view time) {
   std::map<std::string, std::string> headers;  // of one name: joined in their order
   for (const auto& [name, value] : request.headers) {
-    const auto [slot, is_new] = headers.try_emplace(lower(name), trimmed(value));
-    if (!is_new) slot->second += "," + trimmed(value);
+    const auto [slot, is_new] = headers.try_emplace(lower(name), trimmed_value(value));
+    if (!is_new) slot->second += "," + trimmed_value(value);
   }
   std::string lines, names;
   for (const auto& [name, value] : headers) {

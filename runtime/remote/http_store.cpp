@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLongestConnect{2'000};
+constexpr milliseconds kLongestHttpConnect{2'000};
 /// How long a stop request may wait.
 constexpr int kGlanceMs = 20;
 /// Of one call for many names. A server answers the requests of one connection one after the other.
@@ -220,7 +220,7 @@ class HttpStore : public Store {
     curl_easy_setopt(handle, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);  // the host's signals are its own
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, time);
-    curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, std::min(time, static_cast<long>(kLongestConnect.count())));
+    curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, std::min(time, static_cast<long>(kLongestHttpConnect.count())));
     curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);  // credentials go nowhere else
     curl_easy_setopt(handle, CURLOPT_USERAGENT, "tessera");
     curl_easy_setopt(handle, CURLOPT_HTTPHEADER, transfer.headers.get());

@@ -99,7 +99,7 @@ Addresses resolve(const LinkTarget& target, const Bounds& bounds, Clock::time_po
   return resolved.addresses;
 }
 
-struct FreeContext {
+struct FreeTlsContext {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 };
 struct FreeSsl {
@@ -180,7 +180,7 @@ struct Link::State {
   }
 
   int socket = -1;
-  std::unique_ptr<SSL_CTX, FreeContext> context;
+  std::unique_ptr<SSL_CTX, FreeTlsContext> context;
   std::unique_ptr<SSL, FreeSsl> ssl;
 };
 

@@ -17,7 +17,7 @@ namespace tessera::remote {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorKind::usage, "remote cache: " + what); }
+[[noreturn]] void refuse_s3(const std::string& what) { throw Error(ErrorKind::usage, "remote cache: " + what); }
 
 /// The code of an S3 error, <Code>AccessDenied</Code>: a word, and nothing else of the answer.
 std::string code_of(std::string_view body) {
@@ -33,7 +33,7 @@ AwsCredentials credentials_of(const RemoteOptions& options) {
   if (!options.credentials.empty()) return read_aws_credentials(options.credentials);
   AwsCredentials credentials{options.aws_access_key_id, options.aws_secret_access_key, options.aws_session_token};
   if (credentials.access_key_id.empty() || credentials.secret_access_key.empty())
-    refuse(
+    refuse_s3(
         "s3 needs credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a file with aws_access_key_id and "
         "aws_secret_access_key (--remote-credentials)");
   return credentials;
@@ -42,7 +42,7 @@ AwsCredentials credentials_of(const RemoteOptions& options) {
 }  // namespace
 
 S3Place s3_place(const RemoteOptions& options, const std::string& bucket, const std::string& prefix) {
-  if (options.region.empty()) refuse("s3 needs a region: give --remote-region or AWS_REGION");
+  if (options.region.empty()) refuse_s3("s3 needs a region: give --remote-region or AWS_REGION");
   const bool is_aws = options.endpoint.empty();
   std::string endpoint = is_aws ? fmt::format("https://s3.{}.amazonaws.com", options.region) : options.endpoint;
   while (endpoint.ends_with('/')) endpoint.pop_back();
@@ -50,14 +50,14 @@ S3Place s3_place(const RemoteOptions& options, const std::string& bucket, const 
   const std::string scheme = endpoint.substr(0, mark == std::string::npos ? 0 : mark);
   std::string host = mark == std::string::npos ? "" : endpoint.substr(mark + 3);
   if ((scheme != "http" && scheme != "https") || !parse_authority(host))
-    refuse("the endpoint is no URL of the form http(s)://HOST[:PORT]; credentials have no place in it");
+    refuse_s3("the endpoint is no URL of the form http(s)://HOST[:PORT]; credentials have no place in it");
   if (const std::string port = scheme == "http" ? ":80" : ":443"; host.ends_with(port))
     host.resize(host.size() - port.size());
   // A certificate for *.s3.REGION.amazonaws.com holds for one label alone.
   const bool is_by_host =
       options.s3_style == "host" || (options.s3_style.empty() && is_aws && bucket.find('.') == std::string::npos);
   if (!options.s3_style.empty() && options.s3_style != "host" && options.s3_style != "path")
-    refuse(fmt::format("s3 style {}: must be path or host", options.s3_style));
+    refuse_s3(fmt::format("s3 style {}: must be path or host", options.s3_style));
   S3Place place;
   place.host = is_by_host ? bucket + "." + host : host;
   place.path =

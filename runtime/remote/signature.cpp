@@ -24,12 +24,12 @@ struct FreeKey {
 struct FreeContext {
   void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
 };
-struct CloseFile {
+struct CloseKeyFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 using Key = std::unique_ptr<EVP_PKEY, FreeKey>;
 using Context = std::unique_ptr<EVP_MD_CTX, FreeContext>;
-using File = std::unique_ptr<std::FILE, CloseFile>;
+using File = std::unique_ptr<std::FILE, CloseKeyFile>;
 
 File open(const std::filesystem::path& path) {
   File file(std::fopen(path.c_str(), "re"));
@@ -37,7 +37,7 @@ File open(const std::filesystem::path& path) {
   return file;
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const char* why) {
+[[noreturn]] void refuse_key(const std::filesystem::path& path, const char* why) {
   throw Error(ErrorKind::usage, fmt::format("remote cache: key {}: {}", path.string(), why));
 }
 
@@ -68,10 +68,10 @@ Signer::Signer(const std::filesystem::path& private_key) : state_(std::make_uniq
   const File file = open(private_key);
   struct stat status = {};
   if (::fstat(::fileno(file.get()), &status) != 0 || (status.st_mode & 0077U) != 0)
-    refuse(private_key, "others than its owner may read or write it; chmod 600 it");
+    refuse_key(private_key, "others than its owner may read or write it; chmod 600 it");
   state_->key.reset(PEM_read_PrivateKey(file.get(), nullptr, no_password, nullptr));
   if (!state_->key || EVP_PKEY_id(state_->key.get()) != EVP_PKEY_ED25519)
-    refuse(private_key, "is no private ed25519 key in PEM (openssl genpkey -algorithm ed25519)");
+    refuse_key(private_key, "is no private ed25519 key in PEM (openssl genpkey -algorithm ed25519)");
 }
 Signer::~Signer() = default;
 
@@ -95,10 +95,10 @@ struct Verifier::State {
 Verifier::Verifier(const std::filesystem::path& public_keys) : state_(std::make_unique<State>()) {
   const File file = open(public_keys);
   while (Key key{PEM_read_PUBKEY(file.get(), nullptr, no_password, nullptr)}) {
-    if (EVP_PKEY_id(key.get()) != EVP_PKEY_ED25519) refuse(public_keys, "one of its keys is not ed25519");
+    if (EVP_PKEY_id(key.get()) != EVP_PKEY_ED25519) refuse_key(public_keys, "one of its keys is not ed25519");
     state_->keys.push_back(std::move(key));
   }
-  if (state_->keys.empty()) refuse(public_keys, "holds no public ed25519 key in PEM (openssl pkey -pubout)");
+  if (state_->keys.empty()) refuse_key(public_keys, "holds no public ed25519 key in PEM (openssl pkey -pubout)");
 }
 Verifier::~Verifier() = default;
 
