@@ -3,6 +3,7 @@
 // the host, and has a bound.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <cstring>
