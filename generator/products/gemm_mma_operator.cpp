@@ -390,7 +390,13 @@ void add_operands(const Config& c, Plan& plan) {
   if (gemm_mma::is_quantized(c)) {
     add_quantized_operands(block_format(facts.d_format), plan.operands);
   } else {
-    plan.operands.push_back(plain_operand("d", to_word(facts.d_dtype), "D, stored from registers"));
+    const bool has_map = gemm_mma::has_d_map(c);
+    plan.operands.push_back(plain_operand("d", to_word(facts.d_dtype),
+                                          has_map ? "D, stored through shared memory" : "D, stored from registers"));
+    if (has_map) {
+      plan.operands.back().tensor_map_type = std::string(to_string(tensor_map_type(facts.d_dtype)));
+      plan.operands.back().swizzle = std::string(to_word(gemm_mma::d_swizzle(c)));
+    }
   }
 }
 
@@ -407,6 +413,9 @@ void add_smem(const Config& c, Plan& plan) {
     const char* const loader = !is_copied ? "load" : gemm_mma::is_gathered(c) ? "gather" : "scales";
     std::vector<MemoryPhase> phases = {{fmt::format("{} on its way", name), loader, "barrier full"},
                                        {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
+    const std::string& stager = gemm_mma::is_staged_in_a(c) ? a : b;
+    if (gemm_mma::has_d_map(c) && name == stager)
+      phases.push_back({"rows of D on their way out, in the slot read last", "consumer", "TMA has read them"});
     // The sums lie over all slots, from those of A on.
     if (c.split_k > 1 && region.offset < gemm_mma::units(c) * gemm_mma::unit_bytes(c)) {
       phases.push_back({"sums of this CTA's part of K, being written", "consumer", "barrier of the cluster"});
@@ -449,11 +458,13 @@ GemmLaunch launch_of(const Config& config) {
                           .swizzle = swizzle_of(config.facts.b_layout, columns),
                           .is_padded = gemm_mma::is_padded(config, config.facts.b_type),
                           .is_bytes = is_bytes},
-                    .has_d_map = false,
+                    .has_d_map = gemm_mma::has_d_map(config),
                     .has_tensor_scales = gemm_mma::has_tensor_scales(config),
                     .is_gathered = is_gathered,
                     .has_a_map = !is_gathered,
                     .pitch_remedy = "pad the rows of {}, which need not be dense"};
+  if (launch.has_d_map)
+    launch.d = {.box = extents_of(gemm_mma::d_box(config)), .swizzle = tensor_map_swizzle(gemm_mma::d_swizzle(config))};
   if (gemm_mma::is_scaled(config)) {
     launch.scale_block = gemm_mma::scale_block(config);
     launch.scale_form = config.scale_form;

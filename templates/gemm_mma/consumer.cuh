@@ -42,6 +42,7 @@ struct Consumer {
   const A a{smem + kLayout.a.offset, warp_along_m};
   const B b{smem + kLayout.b.offset, warp_along_n};
   common::RingPosition<C.stages> ring{};
+  int kept = 0;  // the last slot of a tile, until D has left through it
 
   const Scales<C, true> sfa{smem + kLayout.sfa.offset, warp_along_m};
   const Scales<C, false> sfb{smem + kLayout.sfb.offset, warp_along_n};
@@ -61,10 +62,10 @@ struct Consumer {
   __device__ __forceinline__ void wait() const { ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity); }
   // One arrival of each warp, whose lanes have read what they need of the slot. The fence ends the reads before TMA's
   // next writes, which are another proxy's: as end_reads() of fmha/warps.cuh.
-  __device__ __forceinline__ void release() const {
+  __device__ __forceinline__ void release(int slot) const {
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(common::empty_behind<C.stages>(barriers.full[ring.slot]));
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(common::empty_behind<C.stages>(barriers.full[slot]));
   }
 
   __device__ __forceinline__ void fetch(Fragments& fragments, int chunk, const Place& place) const {
@@ -102,13 +103,18 @@ struct Consumer {
     }
   }
 
-  // The last one of a slot gives it back, and has the next slot's first fragments on their way.
+  // The last one of a slot gives it back, and has the next slot's first fragments on their way. A tile's last slot is
+  // kept where D goes through it.
   template <int kChunk>
   __device__ __forceinline__ void step_chunk(Sums<C>& sums, Fragments (&fragments)[2], Place& place, bool is_last) {
     if constexpr (kChunk + 1 < kChunks) {
       fetch(fragments[(kChunk + 1) % 2], kChunk + 1, place);
     } else {
-      release();
+      if (has_d_map(C) && is_last) {
+        kept = ring.slot;
+      } else {
+        release(ring.slot);
+      }
       ring.advance();
       if (!is_last) {
         wait();
@@ -139,6 +145,12 @@ struct Consumer {
     }
   }
 
+  __device__ __forceinline__ unsigned staging_address() const {
+    const unsigned slots =
+        is_staged_in_a(C) ? kLayout.a.offset + kept * a_slot_bytes(C) : kLayout.b.offset + kept * b_slot_bytes(C);
+    return smem + slots + warp * staging_bytes(C);
+  }
+
   __device__ __forceinline__ void run() {
     Sums<C> sums;
     const Epilogue<C> epilogue{p};
@@ -149,7 +161,14 @@ struct Consumer {
       const int column = columns_of_d(C, tile.b_row);
       multiply(sums, tile, walk.k_part());
       if constexpr (C.split_k == 1) {
-        epilogue.store(sums, tile, tile.a_row + warp_along_m * warp_m(C), column + warp_along_n * warp_columns(C));
+        // Other warps may still fetch what lies where D goes.
+        if constexpr (has_d_map(C)) ptx::barrier_sync(kBarrierOfConsumers, 32 * consumer_warps(C));
+        epilogue.store(sums, tile, tile.a_row + warp_along_m * warp_m(C), column + warp_along_n * warp_columns(C),
+                       staging_address());
+        if constexpr (has_d_map(C)) {
+          if (threadIdx.x % 32 == 0) ptx::cp_async_bulk_wait_group_read<0>();
+          if (p.k > 0) release(kept);
+        }
       } else {
         // Other warps may still multiply what lies there: each waited for its own part.
         ptx::barrier_sync(kBarrierOfConsumers, 32 * consumer_warps(C));

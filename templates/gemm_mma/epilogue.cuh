@@ -11,8 +11,7 @@
 //
 // Sums of integers become fp32 first, with one rounding, or are what is stored.
 //
-// D has no staging memory and no tensor map: the ring takes nearly all shared memory there is, and a tile's stores,
-// each of whole sectors, are a few hundred instructions among some ten thousand products.
+// A D that has a map goes through shared memory instead, blocks of 16 rows at a time (staged.cuh).
 #pragma once
 
 #include "gemm/activation.cuh"
@@ -20,6 +19,7 @@
 #include "gemm/product_params.cuh"
 #include "gemm/product_walk.cuh"
 #include "gemm/quantizer.cuh"
+#include "gemm_mma/staged.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "spec/gemm_mma.h"
@@ -275,15 +275,48 @@ struct Epilogue {
     store_words(words, tile, row, column + of_thread);
   }
 
-  // 16 rows and the columns of a unit; `first_row` and `column` are the first, of D.
+  // 16 rows and some groups to the staged block at `to`, from its column `within` on.
+  __device__ __forceinline__ void stage_values(const Value (&values)[kGroups][4], const gemm::WalkedTile& tile,
+                                               int first_row, int column, unsigned to, int within) const {
+    constexpr int kAtOnce = kElementBytes == 2 ? 2 : 1;  // groups
+#pragma unroll
+    for (int g = 0; g < kGroups; g += kAtOnce) {
+      unsigned packed[4];
+#pragma unroll
+      for (int i = 0; i < 2 * kAtOnce; ++i) {
+        const int group = g + i / 2, half = i % 2, row = first_row + lane / 4 + 8 * half;
+        if constexpr (kElementBytes == 2) {
+          float pair[2];
+          finish(pair, values[group], tile, half, row, column + 8 * group);
+          packed[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
+        } else {
+          unsigned words[2];
+          finish_words(words, values[group], tile, half, row, column + 8 * group);
+          stage_pair<C>(to, half, within + 8 * group, words);
+        }
+      }
+      if constexpr (kElementBytes == 2) stage_16_bit<C>(to, within + 8 * g, packed);
+    }
+  }
+
+  // 16 rows and the columns of a unit; `first_row` and `column` are the first, of D. D with a map: to the staged block
+  // `to`, whose column `within` the first one is.
   __device__ __forceinline__ void store_unit(const UnitSums<C>& sums, const gemm::WalkedTile& tile, int first_row,
-                                             int column) const {
+                                             int column, unsigned to = 0, int within = 0) const {
     if constexpr (kIsGated) {
       float values[kGroups][4];
       apply_gate(values, sums, 2 * column, tile.b_matrix);
-      store_values(values, tile, first_row, column);
+      store_or_stage(values, tile, first_row, column, to, within);
     } else {
-      store_values(sums, tile, first_row, column);
+      store_or_stage(sums, tile, first_row, column, to, within);
+    }
+  }
+  __device__ __forceinline__ void store_or_stage(const Value (&values)[kGroups][4], const gemm::WalkedTile& tile,
+                                                 int first_row, int column, unsigned to, int within) const {
+    if constexpr (has_d_map(C)) {
+      stage_values(values, tile, first_row, column, to, within);
+    } else {
+      store_values(values, tile, first_row, column);
     }
   }
   __device__ __forceinline__ void store_values(const Value (&values)[kGroups][4], const gemm::WalkedTile& tile,
@@ -303,18 +336,41 @@ struct Epilogue {
   }
 
   // A warp's part of a tile, 16 rows after the other by one copy of the code: what becomes of a sum may be a hundred
-  // instructions. Registers cannot be indexed, so the sums move up each time.
-  __device__ __forceinline__ void store(Sums<C>& sums, const gemm::WalkedTile& tile, int row, int column) const {
+  // instructions. Registers cannot be indexed, so the sums move up each time. `staging`: where the warp's blocks go, of
+  // a D with a map.
+  __device__ __forceinline__ void store(Sums<C>& sums, const gemm::WalkedTile& tile, int row, int column,
+                                        unsigned staging) const {
+    if constexpr (has_d_map(C)) {
+      StagedBlocks<C> staged{p, staging};
+      store_blocks_of(sums, [&](const Sum<C>(&of_block)[warp_n(C) / 8][4], int m) {
+        const unsigned to = staged.begin();
+        store_block(of_block, tile, row + m * kBlock, column, to);
+        staged.end(to, tile, row + m * kBlock, column);
+      });
+    } else {
+      store_blocks_of(sums, [&](const Sum<C>(&of_block)[warp_n(C) / 8][4], int m) {
+        store_block(of_block, tile, row + m * kBlock, column, 0);
+      });
+    }
+  }
+
+  __device__ __forceinline__ void store_block(const Sum<C> (&sums)[warp_n(C) / 8][4], const gemm::WalkedTile& tile,
+                                              int row, int column, unsigned to) const {
+#pragma unroll
+    for (int n = 0; n < warp_n(C) / 8; n += unit_groups(C)) {
+      UnitSums<C> unit;
+#pragma unroll
+      for (int i = 0; i < unit_groups(C) * 4; ++i) unit[i / 4][i % 4] = sums[n + i / 4][i % 4];
+      store_unit(unit, tile, row, column + 8 * n, to, 8 * n);
+    }
+  }
+
+  template <class Store>
+  static __device__ __forceinline__ void store_blocks_of(Sums<C>& sums, Store&& store) {
     constexpr int kBlocks = warp_m(C) / kBlock;
 #pragma unroll 1
     for (int m = 0; m < kBlocks; ++m) {
-#pragma unroll
-      for (int n = 0; n < warp_n(C) / 8; n += unit_groups(C)) {
-        UnitSums<C> unit;
-#pragma unroll
-        for (int i = 0; i < unit_groups(C) * 4; ++i) unit[i / 4][i % 4] = sums[0][n + i / 4][i % 4];
-        store_unit(unit, tile, row + m * kBlock, column + 8 * n);
-      }
+      store(sums[0], m);
 #pragma unroll
       for (int i = 1; i < kBlocks; ++i) {
 #pragma unroll

@@ -41,6 +41,7 @@ __device__ __forceinline__ void kernel(const gemm::ProductParams& params) {
     if constexpr (!is_gathered(C)) ptx::prefetch_tensormap(params.a);
     ptx::prefetch_tensormap(params.b);
     if constexpr (products(C) == 2) ptx::prefetch_tensormap(params.b2);
+    if constexpr (has_d_map(C)) ptx::prefetch_tensormap(params.d);
     if constexpr (is_scaled(C) && !copies_sfb(C)) {
       if constexpr (!copies_sfa(C)) ptx::prefetch_tensormap(params.sfa);
       ptx::prefetch_tensormap(params.sfb);

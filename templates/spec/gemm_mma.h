@@ -17,8 +17,9 @@
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
 // slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
 // are large, so that a byte that ldmatrix reads is multiplied as often as registers allow. They fetch the fragments of
-// 16 along K while they multiply those before (consumer.cuh), and store D from their registers (epilogue.cuh): a tile
-// of D has no place in shared memory, which the ring needs.
+// 16 along K while they multiply those before (consumer.cuh), and store D (epilogue.cuh): a tile of D has no place of
+// its own in shared memory, which the ring needs, so it leaves by way of the slot that was read last (staged.cuh), or
+// from registers.
 //
 // For few rows of D there are two more choices. With swap_ab the kernel multiplies B by A transposed, so that a tile
 // has 64 rows or more of B and as few as 8 of A; what belongs to A and m here then belongs to B and n, and the other
@@ -45,10 +46,12 @@
 //             nvfp4, mxfp4 by mxfp4: as u8, so that k is k / 2, two values a byte
 //             mxfp4 beside mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be anything
 //             a gathered A and its scales have no map, and plain scales have none
+//   d         dims {n, m, l}; box d_box, swizzle d_swizzle; where has_d_map() alone
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
 //
 // Entry parameters, in this order (with swap_ab b before a, sfb before sfa, n before m):
-//   const __grid_constant__ TensorMap a, b, b2 (dual only); sfa, sfb (block-scaled types only), sfb2 (both)
+//   const __grid_constant__ TensorMap a, b, b2 (dual only); sfa, sfb (block-scaled types only), sfb2 (both); d
+//   (has_d_map())
 //   d_pointer; int* groups (grouping); sfd (D block-scaled); float* scale_d (nvfp4, may be null); c (facts.c only);
 //   bias (facts.bias only); float* scale_a, scale_b, scale_b2 (8-bit types whose D is not s32, and nvfp4; the last one
 //   with dual; may be null: 1); int m, n (rows of B), k, l; long long ldd, d_stride_l; long long ldc, c_stride_l
@@ -374,6 +377,27 @@ TESSERA_HD constexpr int most_stages(Config c) {
   while (c.stages > 2 && smem_layout(c).total_bytes > kMostSmemBytes) --c.stages;
   return c.stages;
 }
+
+// D through shared memory and its tensor map: rows of 16 of a warp's columns, in panels of at most 128 bytes. Each warp
+// has some such blocks of the larger part of the ring's slot that its CTA read last, until TMA has read them.
+TESSERA_HD constexpr bool has_d_map(const Config& c) {
+  return !is_quantized(c) && !is_swapped(c) && c.split_k == 1 && c.facts.c == Addend::none;
+}
+TESSERA_HD constexpr int d_row_bytes(const Config& c) { return warp_columns(c) * dtype_bytes(c.facts.d_dtype); }
+TESSERA_HD constexpr int d_span(const Config& c) { return d_row_bytes(c) < 128 ? d_row_bytes(c) : 128; }
+TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
+  return d_span(c) == 32 ? Swizzle::b32 : d_span(c) == 64 ? Swizzle::b64 : Swizzle::b128;
+}
+TESSERA_HD constexpr int staged_bytes(const Config& c) { return kBlock * d_row_bytes(c); }
+TESSERA_HD constexpr bool is_staged_in_a(const Config& c) { return a_slot_bytes(c) > b_slot_bytes(c); }
+TESSERA_HD constexpr int staging_bytes(const Config& c) {  // of a warp
+  return (is_staged_in_a(c) ? a_slot_bytes(c) : b_slot_bytes(c)) / consumer_warps(c);
+}
+TESSERA_HD constexpr int staged_blocks(const Config& c) {
+  const int room = staging_bytes(c) / staged_bytes(c), blocks = warp_m(c) / kBlock;
+  return room < blocks ? room : blocks;
+}
+TESSERA_HD constexpr TmaBox d_box(const Config& c) { return {{d_span(c) / dtype_bytes(c.facts.d_dtype), kBlock, 1}}; }
 
 // Sums in units of 16 rows and some groups of eight columns: those that become whole vectors of D, or with a gate or a
 // block-scaled D all that a warp has. CTAs that share a K store some units each; one of another warp's, or CTA's, is

@@ -84,6 +84,7 @@ TEST_CASE("mma products: every legal candidate fits, has a name of its own, and 
       const Config& c = candidate.config;
       CHECK(gemm_mma::smem_layout(c).total_bytes <= smem_bytes_of(Arch::parse("sm_120a")));
       CHECK(gemm_mma::warp_m(c) * gemm_mma::warp_n(c) / 32 <= 128);
+      if (gemm_mma::has_d_map(c)) CHECK(gemm_mma::staged_blocks(c) >= 1);
       const std::string name = GemmMmaOperator::kernel_name(facts.arch, c);
       CHECK(all.try_emplace(name, c).first->second == c);
       Gemm pins = facts;
@@ -116,9 +117,17 @@ TEST_CASE("mma products: sizes steer the tile, and the same Config serves both k
   CHECK(geforce.number("stages") == 3);
   CHECK(geforce.reason.starts_with("modelled (never measured) at "));
   CHECK(product_tiles(geforce) == ProductTiles{.tile_m = 128, .tile_n = 128});
-  // D has no tensor map: neither a recipe nor a parameter.
-  CHECK(geforce.launch.tensor_maps.size() == 2);
-  for (const KernelParameter& parameter : geforce.launch.steps.at(0).parameters) CHECK(parameter.name != "d");
+  // D has a tensor map, of boxes of 16 rows by a warp's columns, unless it is added to, split or transposed.
+  CHECK(geforce.launch.tensor_maps.size() == 3);
+  CHECK(geforce.launch.tensor_maps.back().name == "d");
+  CHECK(geforce.launch.tensor_maps.back().box == std::vector<std::uint32_t>{32, 16, 1});
+  CHECK(geforce.launch.tensor_maps.back().swizzle == TensorMapSwizzle::b64);
+  for (const Fields& fact : {Fields{{"c", "matrix"}}, Fields{{"split_k", "2"}, {"tile_m", "64"}},
+                             Fields{{"swap_ab", "on"}, {"tile_m", "16"}, {"tile_n", "64"}}}) {
+    Fields fields{{"arch", "sm_120a"}};
+    fields.insert(fields.end(), fact.begin(), fact.end());
+    CHECK(plan(fields).launch.tensor_maps.size() == 2);
+  }
 }
 
 TEST_CASE("mma products: few rows get tiles of few rows, and a split k where there are few tiles") {
@@ -155,7 +164,7 @@ TEST_CASE("mma products: gates and groups have operands and names of their own")
   };
   const Plan dual = plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"gate", "dual"}});
   for (const char* const name : {"b2", "sfb2", "scale_b2"}) CHECK(has(dual, name));
-  CHECK(dual.launch.tensor_maps.size() == 6);
+  CHECK(dual.launch.tensor_maps.size() == 7);
   CHECK(dual.kernel.find("_dual_") != std::string::npos);
   const Plan grouped =
       plan({{"arch", "sm_120a"}, {"dtype", "mxfp8_e4m3"}, {"gate", "interleaved"}, {"grouping", "contiguous"}});
@@ -213,7 +222,8 @@ TEST_CASE("mma products: rows by a list have no map, nor their scales, and warps
     const Plan listed = plan(
         {{"arch", "sm_120a"}, {"dtype", dtype}, {"grouping", "contiguous"}, {"gather", "rows"}, {"d_dtype", "bf16"}});
     CHECK(listed.kernel.find("_contiguous_gather") != std::string::npos);
-    for (const TensorMapRecipe& map : listed.launch.tensor_maps) CHECK((map.name == "b" || map.name == "sfb"));
+    for (const TensorMapRecipe& map : listed.launch.tensor_maps)
+      CHECK((map.name == "b" || map.name == "sfb" || map.name == "d"));
     CHECK(std::count_if(listed.roles.begin(), listed.roles.end(),
                         [](const RolePlan& role) { return role.name == "gather" && role.warps == 2; }) == 1);
     // One matrix of a, and its scales in tiles of its own rows: the list says which group takes which.
@@ -236,7 +246,8 @@ TEST_CASE("mma products: rows by a list have no map, nor their scales, and warps
 TEST_CASE("mma products: plain scales have no map, and warps that copy them") {
   const Plan plain = plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"scale_form", "plain"}});
   CHECK(plain.kernel.find("_nvfp4_plain_to_bf16") != std::string::npos);
-  for (const TensorMapRecipe& map : plain.launch.tensor_maps) CHECK((map.name == "a" || map.name == "b"));
+  for (const TensorMapRecipe& map : plain.launch.tensor_maps)
+    CHECK((map.name == "a" || map.name == "b" || map.name == "d"));
   CHECK(std::count_if(plain.roles.begin(), plain.roles.end(),
                       [](const RolePlan& role) { return role.name == "scales" && role.warps == 2; }) == 1);
   for (const BufferSpec& buffer : plain.launch.buffers)
@@ -363,7 +374,7 @@ TEST_CASE("mma products: block-scaled types bring their scales along") {
   CHECK(gemm_mma::scale_byte(mxfp8, 3) == 3);
   const Plan plan = gemm_mma_test::plan({{"arch", "sm_120a"}, {"dtype", "nvfp4"}});
   CHECK(plan.mma_kind == "mma.mxf4nvf4");
-  CHECK(plan.launch.tensor_maps.size() == 4);
+  CHECK(plan.launch.tensor_maps.size() == 5);
   CHECK(gemm_mma_test::plan({{"arch", "sm_121f"}, {"dtype", "mxfp4"}}).mma_kind == "mma.mxf4");
   const Config mixed = config({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}});
   CHECK(gemm_mma::tile_k(mixed) == 128);
