@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include "generator/block_scaled/block_operator.h"
@@ -16,6 +15,7 @@
 #include "generator/operator_words.h"
 #include "generator/products/gemm_launch.h"
 #include "generator/products/gemm_mma_cost.h"
+#include "generator/products/mma_kinds.h"
 #include "generator/products/product_words.h"
 #include "generator/words.h"
 
@@ -39,26 +39,6 @@ std::pair<int, int> tile_of(const Config& c) {
 
 int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
 
-MmaKind kind_of(const Config& c) {
-  if (c.facts.a_type == OperandType::nvfp4) return MmaKind::mma_mxf4nvf4;
-  if (gemm_mma::is_scaled(c)) return gemm_mma::element_bits(c) == 4 ? MmaKind::mma_mxf4 : MmaKind::mma_mxf8f6f4;
-  if (gemm_mma::element_bits(c) == 16) return MmaKind::mma_f16;
-  return gemm_mma::is_integer(c) ? MmaKind::mma_i8 : MmaKind::mma_f8;
-}
-MmaKind kind_of(const Gemm& p) { return kind_of(Config{.facts = product_facts(p)}); }
-
-/// The kind that a target has by itself, where there is a word for it.
-std::optional<MmaKind> own_kind(const Gemm& p) {
-  const bool is_16_bit = !p.format && (p.dtype == DType::bf16 || p.dtype == DType::f16);
-  if (has_family(p.arch, MmaFamily::wgmma)) return is_16_bit ? std::optional(MmaKind::wgmma_f16) : std::nullopt;
-  if (has_family(p.arch, MmaFamily::tcgen05)) {
-    if (is_16_bit) return MmaKind::tcgen05_f16;
-    if (!p.format && (p.dtype == DType::e4m3 || p.dtype == DType::e5m2)) return MmaKind::tcgen05_f8f6f4;
-    return std::nullopt;
-  }
-  return kind_of(p);
-}
-
 std::string types_text(const Config& c) {
   const std::string_view a = to_word(c.facts.a_type), b = to_word(c.facts.b_type);
   return (a == b ? std::string(a) : fmt::format("{} x {}", a, b)) + gate_and_groups_text(c.facts);
@@ -72,16 +52,6 @@ std::vector<Config> without_spills(std::vector<Config> list) {
                [](const Config& c) { return gemm_mma::warp_m(c) * gemm_mma::warp_n(c) <= 32 * 32; });
   const bool has_legal = std::any_of(kept.begin(), kept.end(), [](const Config& c) { return why_invalid(c).ok(); });
   return has_legal ? kept : list;
-}
-
-void require_kind(const Gemm& p) {
-  if (!p.mma_kind) return;
-  if (!has_family(p.arch, MmaFamily::tcgen05) && names_mma_sync(*p.mma_kind, kind_of(p), p.arch)) return;
-  const std::optional<MmaKind> own = own_kind(p);
-  throw Error(ErrorKind::unsupported,
-              fmt::format("gemm has no kernel for mma_kind {} with dtype {} on {}: {}", to_word(*p.mma_kind),
-                          p.format ? to_word(*p.format) : to_word(p.dtype), p.arch.to_string(),
-                          own ? fmt::format("take {}", to_word(*own)) : "leave mma_kind auto"));
 }
 
 void require_pins(const Gemm& p) {
@@ -98,11 +68,11 @@ void require_pins(const Gemm& p) {
 
 bool GemmMmaOperator::serves(const Gemm& problem) {
   if (!has_family(problem.arch, MmaFamily::wgmma) && !has_family(problem.arch, MmaFamily::tcgen05)) return true;
-  return problem.mma_kind && problem.mma_kind != own_kind(problem);
+  return problem.mma_kind && problem.mma_kind != own_mma_kind(problem);
 }
 
 void GemmMmaOperator::require_facts(const Gemm& problem) {
-  require_kind(problem);
+  require_mma_sync_kind(problem);
   require_no_facts_of_wgmma(problem, true);
   require_epilogue_facts(problem);
   const Config c{.facts = product_facts(problem)};
@@ -477,7 +447,7 @@ GemmLaunch launch_of(const Config& config) {
 }  // namespace
 
 void GemmMmaOperator::describe(const Config& config, Plan& plan) {
-  plan.mma_kind = to_word(kind_of(config));
+  plan.mma_kind = to_word(mma_sync_kind(config));
   add_smem(config, plan);
   const gemm_mma::RegisterBudget budget = gemm_mma::register_budget(config);
   const bool moves_registers = budget.consumer != budget.entry;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "generator/block_scaled/block_operator.h"
+#include "generator/facts.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"

@@ -1,6 +1,7 @@
 // What messages, names and generated code say of a product, in every family of kernels that has gates and groups.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 

@@ -5,14 +5,13 @@
 // back when TMA has read what they left there, and not, as others, when they have fetched its last fragments; so loads
 // ahead have a slot less while a tile is stored. With a K of 0 there are no loads, and any slot is free.
 //
-// Where D's rows do not lie multiples of 16 bytes apart, or do not end there, and of rows in which a group ends, since
-// behind them are another one's or none, the warp's lanes store what it staged: in units of 16 bytes, or by elements.
+// Where D's rows do not lie multiples of 16 bytes apart, or do not end there, the warp's lanes store what it staged, by
+// elements: neighbours of a row at a time, which registers do not have.
 #pragma once
 
 #include "gemm/product_params.cuh"
 #include "gemm/product_walk.cuh"
 #include "ptx/fence.cuh"
-#include "ptx/global.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
@@ -52,7 +51,7 @@ struct StagedBlocks {
   const gemm::ProductParams& p;
   const unsigned staging;
   const int columns = columns_of_d(C, p.n);
-  const bool is_in_units = ((columns | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;  // as the map wants D
+  const bool is_by_map = ((columns | p.ldd | p.d_stride_l) * kElementBytes) % 16 == 0;  // as the map wants D
   int next = 0;
 
   // Where the next block goes: what was there is on its way.
@@ -65,7 +64,6 @@ struct StagedBlocks {
   }
 
   __device__ __forceinline__ void end(unsigned block, const gemm::WalkedTile& tile, int row, int column) const {
-    const bool is_by_map = is_in_units && (C.facts.grouping == Grouping::none || row + kBlock <= tile.row_end);
     if (is_by_map) ptx::fence_proxy_async_shared();
     __syncwarp();
     if (!is_by_map) store_by_lanes(block, tile, row, column);
@@ -87,17 +85,6 @@ struct StagedBlocks {
     const int rows = min(kBlock, tile.row_end - row), lane = static_cast<int>(threadIdx.x) % 32;
     auto* const to = static_cast<unsigned char*>(p.d_pointer) +
                      (tile.a_matrix * p.d_stride_l + row * p.ldd + column) * kElementBytes;
-    if (is_in_units) {
-      constexpr int kUnits = d_row_bytes(C) / 16;
-#pragma unroll 1
-      for (int i = lane; i < rows * kUnits; i += 32) {
-        const int r = i / kUnits, at = i % kUnits * 16;
-        if (column + at / kElementBytes >= columns) continue;
-        const ptx::Words4 v = ptx::ld_shared_v4(staged_address<C>(block, r, at));
-        ptx::st_global_v4(to + r * p.ldd * kElementBytes + at, {v.x, v.y, v.z, v.w});
-      }
-      return;
-    }
     constexpr int kAcross = warp_columns(C);
 #pragma unroll 1
     for (int i = lane; i < rows * kAcross; i += 32) {

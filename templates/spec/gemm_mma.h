@@ -379,9 +379,11 @@ TESSERA_HD constexpr int most_stages(Config c) {
 }
 
 // D through shared memory and its tensor map: rows of 16 of a warp's columns, in panels of at most 128 bytes. Each warp
-// has some such blocks of the larger part of the ring's slot that its CTA read last, until TMA has read them.
+// has some such blocks of the larger part of the ring's slot that its CTA read last, until TMA has read them. Not where
+// registers were faster, or might be: docs/performance.md.
 TESSERA_HD constexpr bool has_d_map(const Config& c) {
-  return !is_quantized(c) && !is_swapped(c) && c.split_k == 1 && c.facts.c == Addend::none;
+  const bool is_plain = c.facts.c == Addend::none && c.facts.gate == Gate::none && c.facts.grouping == Grouping::none;
+  return is_plain && !is_quantized(c) && !is_swapped(c) && c.split_k == 1 && c.tile_m * c.tile_n >= 128 * 128;
 }
 TESSERA_HD constexpr int d_row_bytes(const Config& c) { return warp_columns(c) * dtype_bytes(c.facts.d_dtype); }
 TESSERA_HD constexpr int d_span(const Config& c) { return d_row_bytes(c) < 128 ? d_row_bytes(c) : 128; }
