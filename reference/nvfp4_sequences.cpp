@@ -142,10 +142,10 @@ void check_behind(const char* name, const TensorView& t, std::size_t axis, const
                                      found, row, wanted));
 }
 void check_behind(const Nvfp4Outputs& out, const SequencePlace& place, std::int64_t sequence, Comparison& all) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNoBound = std::numeric_limits<double>::infinity();
   check_behind("o", out.o, 1, place, sequence, 0, all);
-  if (out.lse) check_behind("lse", *out.lse, 2, place, sequence, -kInfinity, all);
-  if (out.row_max) check_behind("row_max", *out.row_max, 2, place, sequence, -kInfinity, all);
+  if (out.lse) check_behind("lse", *out.lse, 2, place, sequence, -kNoBound, all);
+  if (out.row_max) check_behind("row_max", *out.row_max, 2, place, sequence, -kNoBound, all);
   if (out.row_sum) check_behind("row_sum", *out.row_sum, 2, place, sequence, 0, all);
 }
 

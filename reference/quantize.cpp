@@ -13,7 +13,7 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr float kE2m1[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+constexpr float kE2m1Sizes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
 constexpr float kLargestFloat = std::numeric_limits<float>::max();
 
 /// The extents of a tensor of rank 2 or 3 and how to walk it.
@@ -96,14 +96,14 @@ std::uint8_t encode_value(ValueType type, float value) {
   std::uint8_t code = 0;
   // Past the midpoint to the next code, or at it where that code is even.
   for (std::uint8_t next = 1; next < 8; ++next) {
-    const float middle = (kE2m1[next - 1] + kE2m1[next]) / 2;
+    const float middle = (kE2m1Sizes[next - 1] + kE2m1Sizes[next]) / 2;
     if (magnitude > middle || (magnitude == middle && next % 2 == 0)) code = next;
   }
   return sign | code;
 }
 
 float decode_value(ValueType type, std::uint8_t code) {
-  if (type == ValueType::e2m1) return (code & 8) != 0 ? -kE2m1[code & 7] : kE2m1[code & 7];
+  if (type == ValueType::e2m1) return (code & 8) != 0 ? -kE2m1Sizes[code & 7] : kE2m1Sizes[code & 7];
   return static_cast<float>(to_double(type == ValueType::e4m3 ? DType::e4m3 : DType::e5m2, code));
 }
 

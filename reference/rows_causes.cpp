@@ -22,7 +22,7 @@ struct Scene {
   Tensors in, out;
 };
 
-struct Mistake {
+struct RowMistake {
   std::string cause;
   std::function<void(Scene&)> make;
 };
@@ -70,7 +70,7 @@ void exchange_halves(Tensor& x) {
   }
 }
 
-void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& names, std::vector<Mistake>& list) {
+void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& names, std::vector<RowMistake>& list) {
   const auto change = [&](std::string cause, void (*edit)(RowStep&)) {
     list.push_back({std::move(cause), [number, edit](Scene& s) { edit(s.run.chain.steps[number]); }});
   };
@@ -240,11 +240,11 @@ std::string likely_cause_of_rows(const RowsRun& run, const Tensors& in, const Te
                                  std::vector<std::int64_t> wrong_rows) {
   if (wrong_rows.size() > kMostRows) wrong_rows.resize(kMostRows);
   const std::int64_t wrong = count_wrong_rows(run, in, out, wrong_rows);
-  std::vector<Mistake> mistakes;
+  std::vector<RowMistake> mistakes;
   const std::vector<RowStepNames> names = row_step_names(run.chain);
   for (std::size_t i = 0; i < names.size(); ++i)
     add_mistakes_of_step(run.chain.steps[i], static_cast<int>(i), names[i], mistakes);
-  for (const Mistake& mistake : mistakes) {
+  for (const RowMistake& mistake : mistakes) {
     Scene scene{run, in, out};
     mistake.make(scene);
     const std::int64_t left = count_wrong_rows(scene.run, scene.in, scene.out, wrong_rows);
