@@ -53,6 +53,8 @@ constexpr std::pair<int, const char*> kChains[] = {
     {72, "rmsnorm+rope(8..71,inverse,table)+same"},
     {192, "gate(gpt_oss,interleaved,limit=7)+f32(0..95)+mxfp8_e4m3"},
     {264, "rmsnorm+same(scatter,add)"},
+    {384, "rmsnorm+e4m3(row,columns)"},
+    {136, "e4m3(tensor,columns)+bf16"},
     {40, "factor+f32(8..39,scatter,add)+bf16(scatter,add)+f16"},
     {96, "gate(relu)+residual(32..95,store)+mxfp8_e4m3"},
     {512, "rmsnorm+rope(448..511)+mla_584"},
