@@ -157,7 +157,8 @@ __device__ __forceinline__ void kernel(const Params& params) {
     run_roles<C>(params, smem, [&] { return Schedules{schedule_source<C>(params, smem)}; });
   } else {
     const Schedules schedule{schedule_source<C>(params, smem)};
-    run_roles<C>(params, smem, [&]() -> const Schedules& { return schedule; });
+    const Schedules* const of_all = &schedule;
+    run_roles<C>(params, smem, [of_all]() -> const Schedules& { return *of_all; });
   }
   // The other CTA still sends here and must not find this one gone.
   if constexpr (C.cta_pair) {
