@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "emulator/findings/finding_json.h"
+#include "emulator/memory/fork.h"
 #include "emulator/time/report.h"
 #include "guest/capture.h"
 #include "guest/libraries.h"
@@ -54,6 +55,7 @@ Session::Session() : options_(Options::from_environment()) {
   num_sms_ = options_.num_sms == 0 ? gpu_->num_sms : options_.num_sms;
   tally_.open(options_.report, gpu_->name, arch_);
   on_exit(&Session::at_exit, this);
+  emulator::follow_forks();
   pthread_atfork(nullptr, nullptr, &Session::after_fork);
 }
 
@@ -196,7 +198,15 @@ int Session::conclude(int status) {
 void Session::at_exit(int status, void* session) {
   Session& self = *static_cast<Session*>(session);
   // What rests does not go on behind the summary (turns.h). Another thread's launch may take longer than a user waits.
-  for (int i = 0; i < 200 && !self.mutex.try_lock(); ++i) usleep(1000);
+  bool is_locked = self.mutex.try_lock();
+  for (int i = 0; i < 200 && !is_locked; ++i) {
+    usleep(1000);
+    is_locked = self.mutex.try_lock();
+  }
+  constexpr std::chrono::seconds kPatience{10};
+  if (const std::size_t left = is_locked ? complete(kPatience) : 0; left != 0)
+    std::fprintf(stderr, "warning: %zu launches had not ended %d seconds after the program, and are not completed\n",
+                 left, static_cast<int>(kPatience.count()));
   const int code = self.conclude(status);
   if (code == status) return;
   std::fflush(nullptr);

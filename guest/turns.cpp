@@ -201,12 +201,15 @@ void add(const std::shared_ptr<Item>& item, StreamState& stream) {
 
 bool is_pageable(const void* pointer) { return !is_on_device(pointer) && Blocks::instance().find(pointer) == nullptr; }
 
-// Work that has been done when the call returns, on a GPU too, or that reads what the caller may change then.
+// Work that has been done when the call returns, on a GPU too, or that reads what the caller may change then. In the
+// device's own memory both copies and fills are asynchronous.
 bool must_be_done(const StreamState& stream, const Work& work) {
-  if (const auto* const box = std::get_if<Box>(&work))
-    return stream.is_legacy || is_pageable(box->to) || is_pageable(box->from);
-  return (stream.is_legacy && std::holds_alternative<Fill>(work)) || std::holds_alternative<ChildWork>(work) ||
-         std::holds_alternative<LibraryWork>(work);
+  if (const auto* const box = std::get_if<Box>(&work)) {
+    const bool is_inside = is_on_device(box->to) && is_on_device(box->from);
+    return !is_inside && (stream.is_legacy || is_pageable(box->to) || is_pageable(box->from));
+  }
+  if (const auto* const fill = std::get_if<Fill>(&work)) return stream.is_legacy && !is_on_device(fill->to);
+  return std::holds_alternative<ChildWork>(work) || std::holds_alternative<LibraryWork>(work);
 }
 
 void add_unless_done(Items& items, const std::shared_ptr<Item>& item) {
@@ -219,11 +222,9 @@ Items unfinished(StreamState& stream) {
   Items before;
   if (turns().items.empty()) {
     stream.last = nullptr;
-    stream.waits_for.clear();
     return before;
   }
   add_unless_done(before, stream.last);
-  for (const std::shared_ptr<Item>& item : stream.waits_for) add_unless_done(before, item);
   if (stream.is_legacy) {
     for (const std::shared_ptr<Item>& item : turns().items)
       if (item->is_of_blocking) add_unless_done(before, item);
@@ -250,8 +251,14 @@ cudaError_t ask(StreamState& stream, Work work) {
     if (item->is_done) return error;
   }
   add(item, stream);
-  stream.waits_for.clear();
   return go_on_all();
+}
+
+cudaError_t wait_in(StreamState& stream, const std::shared_ptr<Item>& item) {
+  Items before = unfinished(stream);
+  before.push_back(item);
+  add(std::make_shared<Item>(Item{std::monostate(), std::move(before)}), stream);
+  return cudaSuccess;
 }
 
 cudaError_t finish(const Items& items) {
@@ -267,6 +274,19 @@ cudaError_t finish(const Items& items) {
 
 cudaError_t finish_all() { return finish(all_unfinished()); }
 Items all_unfinished() { return {turns().items.begin(), turns().items.end()}; }
+
+std::size_t complete(std::chrono::seconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!turns().is_going_on && !turns().items.empty() && std::chrono::steady_clock::now() < end) {
+    try {
+      go_on_all();
+    } catch (const std::exception& problem) {
+      Session::instance().add_problem(problem.what(), true);
+    }
+  }
+  const auto is_launch = [](const auto& item) { return std::holds_alternative<LaunchWork>(item->work); };
+  return static_cast<std::size_t>(std::count_if(turns().items.begin(), turns().items.end(), is_launch));
+}
 
 cudaError_t wait_for(const Items& items) {
   const cudaError_t error = finish(items);

@@ -6,6 +6,8 @@
 // without work before them go on in turns: while the host waits for one, asks for more, or calls nothing for a while.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -28,6 +30,9 @@ using Items = std::vector<std::shared_ptr<Item>>;
 /// Runs the work, or what of it comes before the host may go on.
 cudaError_t ask(StreamState& stream, Work work);
 
+/// What the stream is asked for next comes after the item: work of the stream itself, which others may wait for.
+cudaError_t wait_in(StreamState& stream, const std::shared_ptr<Item>& item);
+
 /// What the stream has not done yet; of the legacy stream also what it waits for.
 Items unfinished(StreamState& stream);
 /// Returns when these are done, or the context is in an error.
@@ -36,6 +41,8 @@ cudaError_t finish_all();
 /// The same for a host that looks at memory then.
 cudaError_t wait_for(const Items& items);
 Items all_unfinished();
+/// For the end of the program, which nobody's wait stands before: so long at most; the launches that are left then.
+std::size_t complete(std::chrono::seconds limit);
 /// Gives each that can run one turn; whether all of these are done then.
 bool are_done(const Items& items);
 /// The event is no more, and nothing may record it.

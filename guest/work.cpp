@@ -169,12 +169,15 @@ cudaError_t perform(const Work& work) {
       return cudaSuccess;
     }
     cudaError_t operator()(const EventWork& event) const {
-      if (event.is_record) {
-        event.event->is_recorded = true;
-        // With predicted times an event tells these: a program's own timing is of the GPU that is not here.
-        Session& session = Session::instance();
-        event.event->seconds = session.is_predicting() ? session.predicted_seconds() : now();
-      }
+      EventState& state = *event.event;
+      if (!event.is_record) return state.item == nullptr ? cudaSuccess : finish({state.item});
+      // A record before this one that has not come is none: the event is of this.
+      if (state.item != nullptr && !state.item->is_done) forget_event(state);
+      state.item = nullptr;
+      state.is_recorded = true;
+      // With predicted times an event tells these: a program's own timing is of the GPU that is not here.
+      Session& session = Session::instance();
+      state.seconds = session.is_predicting() ? session.predicted_seconds() : now();
       return cudaSuccess;
     }
     cudaError_t operator()(const ChildWork& child) const { return run(*child.graph); }
@@ -216,8 +219,7 @@ cudaError_t wait(const void* stream, EventState& event, bool is_external) {
   const bool is_captured = event.capture && event.capture->graph;
   if (!is_captured) {
     if (!state->capture) {
-      if (event.item != nullptr) state->waits_for.push_back(event.item);
-      return cudaSuccess;
+      return event.item == nullptr || event.item->is_done ? cudaSuccess : wait_in(*state, event.item);
     }
     if (!event.is_recorded && event.item == nullptr) return cudaSuccess;  // of no work there is nothing to wait for
     state->capture->is_invalid = true;
@@ -237,7 +239,9 @@ cudaError_t wait(const void* stream, EventState& event, bool is_external) {
 
 bool may_wait(const LaunchWork& launch) {
   Session& session = Session::instance();
-  return !session.is_predicting() && session.device().may_wait(launch.kernel->entry);
+  // What a kernel launches is kept for its module until its grid has ended (device_runtime.h): no other runs meanwhile.
+  return !session.is_predicting() && !launch.kernel->module->has_device_runtime() &&
+         session.device().may_wait(launch.kernel->entry);
 }
 
 std::vector<std::byte> pack(const Kernel& kernel, void* const* arguments) {

@@ -101,7 +101,6 @@ struct StreamState {
   bool is_legacy = false;
   std::map<int, cudaLaunchAttributeValue> attributes{};  ///< kept for those who ask
   std::shared_ptr<Item> last{};                          ///< what has not been done yet (turns.h); null: nothing
-  std::vector<std::shared_ptr<Item>> waits_for{};        ///< of other streams, before the next work
 };
 struct EventState {
   bool is_recorded = false, has_timing = true;

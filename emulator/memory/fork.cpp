@@ -129,9 +129,13 @@ void after_fork_in_child() {
 
 }  // namespace
 
-void share_no_host_pages_with_children() {
+bool follow_forks() {
   static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  if (registered == 0) is_host_shared = true;
+  return registered == 0;
+}
+
+void share_no_host_pages_with_children() {
+  if (follow_forks()) is_host_shared = true;
 }
 
 void replace_host_pages(void (*work)(void*), void* argument) {

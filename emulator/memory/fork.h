@@ -8,6 +8,9 @@ namespace tessera::emulator {
 /// The name of the files behind shared pages, as /proc/self/maps has it.
 inline constexpr char kSharedFile[] = "tessera-emulator-shared";
 
+/// Before anything else is registered that a child of fork does on the heap, whose pages may still be the parent's:
+/// what is registered first runs first there. False: it could not be.
+bool follow_forks();
 /// From here on children of fork get copies of the host's pages that are shared; those of vfork, which only exec, none.
 void share_no_host_pages_with_children();
 

@@ -38,6 +38,11 @@ __global__ void wait_for_host(volatile int* mail) {
   }
   mail[1] = mail[0] * 2;
 }
+__global__ void wait_long(volatile int* word, int times) {
+  int sum = 0;
+  for (int i = 0; i < times; ++i) sum += word[0];
+  word[0] = sum;
+}
 __global__ void add(int* to, int value) { *to += value; }
 
 static int flag(int which) {
@@ -100,7 +105,40 @@ int main() {
   box[0] = 1;
   cudaMemcpy(&found, sum, sizeof(int), cudaMemcpyDeviceToHost);
   expect("the default stream", found == 111 && box[1] == 2);
+
+  // A wait for an event is work of its stream, which the default stream waits for.
+  box[0] = box[1] = 0;
+  wait_for_host<<<1, 1, 0, a>>>(mail);
+  add<<<1, 1, 0, a>>>(sum, 1000);
+  cudaEventRecord(done, a);
+  cudaStreamWaitEvent(blocking, done);
+  expect("a fill of the device's memory comes behind it, and its call returns",
+         cudaMemset(sum, 0, sizeof(int)) == cudaSuccess && box[1] == 0);
+  box[0] = 1;
+  cudaMemcpy(&found, sum, sizeof(int), cudaMemcpyDeviceToHost);
+  expect("the default stream behind a wait", found == 0 && box[1] == 2);
+
+  // So is one in a graph.
+  cudaGraph_t graph;
+  cudaGraphExec_t instance;
+  cudaGraphNode_t node;
+  cudaGraphCreate(&graph, 0);
+  cudaGraphAddEventWaitNode(&node, graph, nullptr, 0, done);
+  cudaGraphInstantiate(&instance, graph, 0);
+  clear();
+  wait_then_set<<<1, 1, 0, a>>>(0, 1);
+  cudaEventRecord(done, a);
+  set<<<1, 1, 0, b>>>(0, 7);
+  cudaGraphLaunch(instance, b);
+  expect("a graph that waits for an event",
+         cudaStreamSynchronize(b) == cudaSuccess && cudaEventQuery(done) == cudaSuccess);
   expect("no error is left", cudaGetLastError() == cudaSuccess && cudaFree(sum) == cudaSuccess);
+
+  // Nobody waits for the last one; the end of the program does, and its summary counts it.
+  int* last = nullptr;
+  cudaMalloc(&last, sizeof(int));
+  cudaMemset(last, 0, sizeof(int));
+  wait_long<<<1, 1>>>(last, 3000000);
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }
