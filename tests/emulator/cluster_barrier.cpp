@@ -50,6 +50,28 @@ exit;
 }
 )";
 
+/// What two CTAs of 64 threads, a cluster, make of a word. No finding is expected.
+std::uint32_t word_of(const char* ptx, const DeviceOptions& options, std::uint32_t value) {
+  EmulatedDevice device(options);
+  const auto image = device.load_ptx(ptx, "cluster_barrier.ptx");
+  DevicePointer out = device.allocate(sizeof(value));
+  device.copy_to_device(out, &value, sizeof(value));
+  void* parameters[] = {&out};
+  LaunchRequest request;
+  request.entry = image->entry("test");
+  request.grid = {2, 1, 1};
+  request.cluster = {2, 1, 1};
+  request.block = {64, 1, 1};
+  request.parameters = parameters;
+  device.launch(request, {});
+  for (const EmulatorFinding& finding : device.take_findings()) {
+    CAPTURE(finding.name);
+    CHECK(finding.message == "");
+  }
+  device.copy_to_host(&value, out, sizeof(value));
+  return value;
+}
+
 TEST_CASE("cluster barrier: threads that arrive and leave are not counted for those that have yet to come") {
   for (const Schedule schedule : {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial})
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
@@ -57,24 +79,7 @@ TEST_CASE("cluster barrier: threads that arrive and leave are not counted for th
       DeviceOptions options;
       options.schedule = schedule;
       options.seed = seed;
-      EmulatedDevice device(options);
-      const auto image = device.load_ptx(kLateWarp, "late_warp.ptx");
-      std::uint32_t value = 0xDEADBEEF;
-      DevicePointer out = device.allocate(4);
-      device.copy_to_device(out, &value, 4);
-      void* parameters[] = {&out};
-      LaunchRequest request;
-      request.entry = image->entry("test");
-      request.grid = {2, 1, 1};
-      request.cluster = {2, 1, 1};
-      request.block = {64, 1, 1};
-      request.parameters = parameters;
-      device.launch(request, {});
-      for (const EmulatorFinding& finding : device.take_findings()) {
-        CAPTURE(finding.name);
-        CHECK(finding.message == "");
-      }
-      device.copy_to_host(&value, out, 4);
+      const std::uint32_t value = word_of(kLateWarp, options, 0xDEADBEEF);
       CHECK(value == 4711);
     }
 }
@@ -121,21 +126,7 @@ TEST_CASE("cluster barrier: lanes wait for the phase that they have arrived in")
       DeviceOptions options;
       options.schedule = schedule;
       options.seed = seed;
-      EmulatedDevice device(options);
-      const auto image = device.load_ptx(kLanesApart, "lanes_apart.ptx");
-      std::uint32_t value = 0;
-      DevicePointer out = device.allocate(4);
-      device.copy_to_device(out, &value, 4);
-      void* parameters[] = {&out};
-      LaunchRequest request;
-      request.entry = image->entry("test");
-      request.grid = {2, 1, 1};
-      request.cluster = {2, 1, 1};
-      request.block = {64, 1, 1};
-      request.parameters = parameters;
-      device.launch(request, {});
-      for (const EmulatorFinding& finding : device.take_findings()) CHECK(finding.message == "");
-      device.copy_to_host(&value, out, 4);
+      const std::uint32_t value = word_of(kLanesApart, options, 0);
       CHECK(value == 2 * 64 * 5);
     }
 }
