@@ -10,16 +10,9 @@
 #include <thread>
 #include <vector>
 
-static int failures = 0;
-static void check(bool is_right, int line) {
-  if (is_right) return;
-  std::printf("line %d is wrong\n", line);
-  ++failures;
-}
-#define CHECK(condition) check(condition, __LINE__)
-#define OK(call) check((call) == cudaSuccess, __LINE__)
+#include "checks.h"
+
 #define GOOD(call) check((call) == CUDA_SUCCESS, __LINE__)
-#define GIVES(call, error) (check((call) == (error), __LINE__), cudaGetLastError())
 
 __global__ void add(int* data, int value) { data[threadIdx.x] += value; }
 

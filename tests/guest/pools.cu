@@ -7,15 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-static int failures = 0;
-static void check(bool is_right, int line) {
-  if (is_right) return;
-  std::printf("line %d is wrong\n", line);
-  ++failures;
-}
-#define CHECK(condition) check(condition, __LINE__)
-#define OK(call) check((call) == cudaSuccess, __LINE__)
-#define GIVES(call, error) (check((call) == (error), __LINE__), cudaGetLastError())
+#include "checks.h"
 
 __global__ void add(int* data, int value) { data[threadIdx.x] += value; }
 
