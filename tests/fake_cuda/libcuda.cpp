@@ -19,7 +19,7 @@ constexpr Result kOk = 0, kInvalidValue = 1, kNotFound = 500;
 
 std::mutex mutex;
 std::string record;
-bool is_recording = false;
+bool is_recording = false, records_parameters = false;
 
 template <class... Values>
 void note(const char* format, Values... values) {
@@ -113,7 +113,25 @@ struct Config {
   std::uintptr_t stream;
 };
 
-Result launch(const Config* config, Function* function, void**, void**) {
+/// A step's parameters: bytes in hexadecimal, but those of a map, which are the driver's.
+void note_parameters(const Function& function, void* const* values) {
+  constexpr std::size_t kMapBytes = 128;
+  std::string text = "parameters";
+  for (std::size_t i = 0; i < function.parameters.size(); ++i) {
+    const std::size_t bytes = function.parameters[i].second;
+    text += bytes == kMapBytes ? " map" : " ";
+    for (std::size_t byte = 0; byte < bytes && bytes != kMapBytes; ++byte) {
+      char digits[3];
+      std::snprintf(digits, sizeof digits, "%02x", static_cast<const unsigned char*>(values[i])[byte]);
+      text += digits;
+    }
+  }
+  const std::lock_guard lock(mutex);
+  record += text + "\n";
+}
+
+Result launch(const Config* config, Function* function, void** values, void**) {
+  if (is_recording && records_parameters) note_parameters(*function, values);
   note("launch %s grid %u,%u,%u stream %#zx\n", function->name.c_str(), config->grid[0], config->grid[1],
        config->grid[2], static_cast<std::size_t>(config->stream));
   return kOk;
@@ -219,4 +237,7 @@ const char* fake_cuda_record() {
   record.clear();
   return taken.c_str();
 }
+
+/// From now on a line of a launch's parameters stands before that of the launch.
+void fake_cuda_record_parameters() { records_parameters = true; }
 }
