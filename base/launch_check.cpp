@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxSmemBytes = 1 << 20;  // far above any device's
+constexpr std::int64_t kSaneSmemBytes = 1 << 20;  // far above any device's
 constexpr int kMaxAlignment = 1 << 16;
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
@@ -178,8 +178,8 @@ void check_step(const std::string& path, const LaunchStep& step, const LaunchPla
     threads *= extent;
   }
   if (threads > 1024) fail(path + ".block", fmt::format("has {} threads: at most 1024 are allowed", threads));
-  if (step.dynamic_smem_bytes < 0 || step.dynamic_smem_bytes > kMaxSmemBytes)
-    fail(path + ".dynamic_smem_bytes", fmt::format("{}: must lie in 0..{}", step.dynamic_smem_bytes, kMaxSmemBytes));
+  if (step.dynamic_smem_bytes < 0 || step.dynamic_smem_bytes > kSaneSmemBytes)
+    fail(path + ".dynamic_smem_bytes", fmt::format("{}: must lie in 0..{}", step.dynamic_smem_bytes, kSaneSmemBytes));
   if (step.parameters.size() > kMaxParameters)
     fail(path + ".parameters",
          fmt::format("has {} elements: at most {} are allowed", step.parameters.size(), kMaxParameters));

@@ -7,14 +7,12 @@
 
 #include "base/shown.h"
 #include "base/suggestion.h"
+#include "spec/limits.h"
 #include "tessera/error.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr std::int64_t kSmemBytes = 232448;         // 227 KiB: Hopper, and Blackwell in data centres
-constexpr std::int64_t kSmemBytesOfSm120 = 101376;  // 99 KiB
 
 constexpr TargetRow kTargets[] = {{"sm_90a", "9.0"},         {"sm_100a", "10.0"}, {"sm_100f", "10.0, 10.3"},
                                   {"sm_103a", "10.3"},       {"sm_103f", "10.3"}, {"sm_120a", "12.0"},
@@ -88,7 +86,7 @@ bool has_family(Arch target, MmaFamily family) noexcept {
 }
 
 std::int64_t smem_bytes_of(Arch target) noexcept {
-  return target.compute_major() == 12 ? kSmemBytesOfSm120 : kSmemBytes;
+  return target.compute_major() == 12 ? kMaxSmemBytesOfSm120 : kMaxSmemBytes;
 }
 
 std::span<const TargetRow> target_rows() noexcept { return kTargets; }

@@ -147,6 +147,8 @@ inline constexpr Targets kMmaTargets{"sm_120 and sm_121 with suffix a or f",
                                      [](Arch t) noexcept { return !loads_on(t).empty(); }};
 inline constexpr Targets kAllTargets{"sm_90a, and for sm_100, sm_103, sm_120 and sm_121 with suffix a or f",
                                      [](Arch t) noexcept { return !loads_on(t).empty(); }};
+/// Help of the field `arch` of operators whose families have all targets together.
+inline constexpr std::string_view kArchHelp = "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f";
 
 /// A family for some of an operator's problems says which: Operator::serves.
 template <class Operator>

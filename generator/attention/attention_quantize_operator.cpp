@@ -347,7 +347,7 @@ std::vector<SourceFile> AttentionQuantizeOperator::generated_headers(const Confi
 
 std::span<const Selector> attention_quantize_fields() {
   static const std::vector<Selector> table = {
-      field<&AttentionQuantize::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&AttentionQuantize::arch>("arch", "arch", kArchHelp),
       field<&AttentionQuantize::head_dim>("head-dim", "head_dim", "elements of a head of q, k and v: 64 or 128"),
       offer(field<&AttentionQuantize::dtype>("dtype", "dtype", "type of q, k and v"), {"bf16", "f16"}),
       field<&AttentionQuantize::seqused>("seqused", "seqused",

@@ -82,7 +82,7 @@ Selector promotion_field() {
 
 std::span<const Selector> fmha_fields() {
   static const std::vector<Selector> table = {
-      field<&Fmha::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&Fmha::arch>("arch", "arch", kArchHelp),
       field<&Fmha::head_dim>(
           "head-dim", "head_dim",
           "elements of a head of q and k: 16, 32, 64, 72, 80, 96, 128, 160, 192, 256 or 512; 576 with v_is_k"),

@@ -262,7 +262,7 @@ std::vector<SourceFile> MergeOperator::generated_headers(const Config&) { return
 
 std::span<const Selector> merge_fields() {
   static const std::vector<Selector> table = {
-      field<&Merge::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&Merge::arch>("arch", "arch", kArchHelp),
       field<&Merge::head_dim_v>("head-dim-v", "head_dim_v", "elements of a row of o: a multiple of 8, of 4 for f32"),
       offer(field<&Merge::dtype>("dtype", "dtype", "type of the parts"), {"f32", "f16", "bf16"}),
       offer(field<&Merge::o_dtype>("o-dtype", "o_dtype", "type of o (auto: dtype)"), {"f32", "f16", "bf16"}),

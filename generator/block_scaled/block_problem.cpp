@@ -11,15 +11,13 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kBlockArchHelp = "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f";
-
 std::vector<std::string_view> reals() { return {"f32", "f16", "bf16"}; }
 
 }  // namespace
 
 std::span<const Selector> quantize_fields() {
   static const std::vector<Selector> table = {
-      field<&Quantize::arch>("arch", "arch", kBlockArchHelp),
+      field<&Quantize::arch>("arch", "arch", kArchHelp),
       offer(field<&Quantize::dtype>("dtype", "dtype", "type of x"), reals()),
       field<&Quantize::format>("format", "format", "block-scaled format"),
       field<&Quantize::scale_form>("scale-form", "scale_form", "where scales lie"),
@@ -36,7 +34,7 @@ std::span<const Selector> quantize_fields() {
 
 std::span<const Selector> dequantize_fields() {
   static const std::vector<Selector> table = {
-      field<&Dequantize::arch>("arch", "arch", kBlockArchHelp),
+      field<&Dequantize::arch>("arch", "arch", kArchHelp),
       offer(field<&Dequantize::dtype>("dtype", "dtype", "type of y"), reals()),
       field<&Dequantize::format>("format", "format", "block-scaled format"),
       field<&Dequantize::scale_form>("scale-form", "scale_form", "where scales lie"),
@@ -52,7 +50,7 @@ std::span<const Selector> dequantize_fields() {
 
 std::span<const Selector> convert_scales_fields() {
   static const std::vector<Selector> table = {
-      field<&ConvertScales::arch>("arch", "arch", kBlockArchHelp),
+      field<&ConvertScales::arch>("arch", "arch", kArchHelp),
       field<&ConvertScales::to>("to", "to", "the form that is written"),
       field<&ConvertScales::l>("l", "l", "expected number of matrices"),
       field<&ConvertScales::rows>("rows", "rows", "expected number of rows"),
@@ -63,7 +61,7 @@ std::span<const Selector> convert_scales_fields() {
 
 std::span<const Selector> gemv_fields() {
   static const std::vector<Selector> table = {
-      field<&Gemv::arch>("arch", "arch", kBlockArchHelp),
+      field<&Gemv::arch>("arch", "arch", kArchHelp),
       offer(field<&Gemv::dtype>("dtype", "dtype", "type of c"), reals()),
       field<&Gemv::format>("format", "format", "block-scaled format of a"),
       field<&Gemv::b_format>("b-format", "b_format",

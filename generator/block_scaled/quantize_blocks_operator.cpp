@@ -124,7 +124,7 @@ std::vector<SourceFile> QuantizeBlocksOperator::generated_headers(const Config&)
 
 std::span<const Selector> quantize_blocks_fields() {
   static const std::vector<Selector> table = {
-      field<&QuantizeBlocks::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&QuantizeBlocks::arch>("arch", "arch", kArchHelp),
       offer(field<&QuantizeBlocks::dtype>("dtype", "dtype", "type of x"), {"f32", "f16", "bf16"}),
       offer(field<&QuantizeBlocks::scale_block>("scale-block", "scale_block", "elements that share a factor"),
             {"128x128", "1x128"}),

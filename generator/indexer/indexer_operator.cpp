@@ -337,7 +337,7 @@ namespace tessera {
 
 std::span<const Selector> indexer_fields() {
   static const std::vector<Selector> table = {
-      field<&Indexer::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&Indexer::arch>("arch", "arch", kArchHelp),
       field<&Indexer::heads>("heads", "heads", "heads of a query: 8, 16, 32 or 64"),
       field<&Indexer::head_dim>("head-dim", "head_dim", "elements of a head of q, and of a key: 32, 64 or 128"),
       field<&Indexer::format>("format", "format",

@@ -151,8 +151,8 @@ std::vector<mhc_product::Config> MhcProductOperator::candidates(const MhcProduct
   std::vector<mhc_product::Config> list;
   for (const Division& division : kDivisions)
     for (const int ctas : kClusters)
-      for (const int bytes : {is_small ? mhc_product::kSmemOfFew : mhc_product::kSmemOfTwo, mhc_product::kMaxSmem}) {
-        if (is_small && bytes == mhc_product::kMaxSmem) continue;
+      for (const int bytes : {is_small ? kMaxSmemBytesOfSm120 : kMaxSmemBytesOfTwo, kMaxSmemBytes}) {
+        if (is_small && bytes == kMaxSmemBytes) continue;
         mhc_product::Config c{.n = problem.n,
                               .splits = problem.splits,
                               .warps_m = problem.warps_m.value_or(division.warps_m),
@@ -182,7 +182,7 @@ double MhcProductOperator::score(const Config& config, const MhcProduct& problem
   for (const int ctas : kClusters)
     if (tiles * ctas <= (is_few && ctas <= 2 ? 2 : 1) * kMultiprocessors) best_ctas = ctas;
   const std::int64_t ctas = tiles * config.ctas;
-  const bool is_alone = mhc_product::smem_bytes(config) > mhc_product::kSmemOfTwo;
+  const bool is_alone = mhc_product::smem_bytes(config) > kMaxSmemBytesOfTwo;
   const bool has_chunks = chunks / config.ctas >= kManyChunks;
   const bool is_best_alone =
       ctas <= kMultiprocessors / 2 || (has_chunks && (ctas <= kMultiprocessors || config.warps_m > 2));
@@ -269,7 +269,7 @@ std::vector<SourceFile> MhcProductOperator::generated_headers(const Config&) { r
 
 std::span<const Selector> mhc_product_fields() {
   static const std::vector<Selector> table = {
-      field<&MhcProduct::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&MhcProduct::arch>("arch", "arch", kArchHelp),
       field<&MhcProduct::n>("n", "n", "rows of b: a multiple of 8"),
       field<&MhcProduct::splits>("splits", "splits", "parts of k that stay apart in d and sum_squares"),
       field<&MhcProduct::warps_m>("warps-m", "warps_m", "warps of a CTA that have other rows"),

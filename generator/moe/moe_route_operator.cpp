@@ -248,7 +248,7 @@ namespace tessera {
 
 std::span<const Selector> moe_route_fields() {
   static const std::vector<Selector> table = {
-      field<&MoeRoute::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&MoeRoute::arch>("arch", "arch", kArchHelp),
       offer(field<&MoeRoute::dtype>("dtype", "dtype", "type of logits"), {"f32", "f16", "bf16"}),
       field<&MoeRoute::experts>("experts", "experts", "columns of logits: a multiple of 8 up to 512"),
       field<&MoeRoute::top_k>("top-k", "top_k", "experts of a token: up to 16"),

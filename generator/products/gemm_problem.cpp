@@ -106,7 +106,7 @@ Selector operand_field(std::string_view flag, std::string_view key, std::string_
 
 std::span<const Selector> gemm_fields() {
   static const std::vector<Selector> table = {
-      field<&Gemm::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&Gemm::arch>("arch", "arch", kArchHelp),
       operand_field<&Gemm::dtype, &Gemm::format>("dtype", "dtype",
                                                  "type of a and b: bf16, f16, e4m3, e5m2; with tcgen05 tf32 and "
                                                  "block-scaled formats, on sm_100a and by mma.sync s8 and u8",

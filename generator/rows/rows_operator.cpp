@@ -402,7 +402,7 @@ namespace tessera {
 
 std::span<const Selector> rows_fields() {
   static const std::vector<Selector> table = {
-      field<&Rows::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&Rows::arch>("arch", "arch", kArchHelp),
       offer(field<&Rows::dtype>("dtype", "dtype", "type of x, residual and weights"), {"f32", "f16", "bf16"}),
       field<&Rows::columns>("columns", "columns", "columns of a row, after a gate: a multiple of 8"),
       field<&Rows::chain>("chain", "chain", "parts from source to sinks, joined by +: see docs/rows.md"),

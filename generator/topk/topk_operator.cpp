@@ -23,7 +23,6 @@ namespace {
 
 constexpr int kThreads[] = {512, 1024};
 constexpr int kCtas[] = {1, 2, 4, 8, 16};
-constexpr int kSmemOfFew = 101376;                              // of a CTA on sm_120 and sm_121
 constexpr std::int64_t kUsualRows = 64, kUsualColumns = 32768;  // where no hint says
 
 Expression e(std::string_view text) { return Expression::parse(text); }
@@ -160,7 +159,9 @@ std::vector<Config> TopkOperator::candidates(const Topk& problem) {
       if (is_small && ctas > 8 && !problem.ctas) continue;
       const bool is_sound = c.k >= 1 && c.k <= topk::kMaxK && c.ctas >= 1 && c.ctas <= topk::kMaxCtas;
       if (is_sound)
-        c.words = topk::words_within(c, is_small ? kSmemOfFew : c.threads <= 512 ? kMaxSmemBytesOfTwo : kMaxSmemBytes);
+        c.words = topk::words_within(c, is_small           ? kMaxSmemBytesOfSm120
+                                        : c.threads <= 512 ? kMaxSmemBytesOfTwo
+                                                           : kMaxSmemBytes);
       // With room for less than that beside a chunk, keys would be dropped all the time.
       if (topk::pairs(c) - topk::chunk(c) < 2 * c.k) c.elements = 8;
       list.push_back(c);
@@ -259,7 +260,7 @@ namespace tessera {
 
 std::span<const Selector> topk_fields() {
   static const std::vector<Selector> table = {
-      field<&Topk::arch>("arch", "arch", "target: sm_90a, or sm_100, sm_103, sm_120, sm_121 with a or f"),
+      field<&Topk::arch>("arch", "arch", kArchHelp),
       offer(field<&Topk::dtype>("dtype", "dtype", "type of scores"), {"f32", "f16", "bf16"}),
       field<&Topk::k>("k", "k", "how many of a row are taken: up to 2048"),
       field<&Topk::ties>("ties", "ties", "of equal scores those with the smaller or the larger index are taken"),

@@ -85,7 +85,6 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
-inline constexpr int kMostSmemBytes = 101376;  // of a CTA on sm_120 and sm_121
 inline constexpr int kMaxStages = 8;
 inline constexpr int kRowsOfWarp = 16;
 
@@ -195,8 +194,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.split_size > 0 && !is_split(c)) return {Rule::part_without_split, c.split_size, 0};
   if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.pack_gqa != 1) return {Rule::heads_packed, c.pack_gqa, 1};
-  if (smem_layout(c).total_bytes > kMostSmemBytes)
-    return {Rule::shared_memory_exceeded, smem_layout(c).total_bytes, kMostSmemBytes};
+  if (smem_layout(c).total_bytes > kMaxSmemBytesOfSm120)
+    return {Rule::shared_memory_exceeded, smem_layout(c).total_bytes, kMaxSmemBytesOfSm120};
   return {};
 }
 

@@ -93,7 +93,6 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
-inline constexpr int kMostSmemBytes = 101376;  // of a CTA on sm_120 and sm_121
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxSplitK = 8;  // CTAs of a cluster that every device grants
 inline constexpr int kMaxConsumerWarps = 8;
@@ -367,14 +366,14 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const int sums = c.tile_m * sum_columns(c) * 4, ring = layout.a.bytes + layout.b.bytes;
   if (c.split_k > 1 && sums > ring) return {Rule::partial_sums_exceed_ring, sums, ring};
   const int bytes = layout.total_bytes;
-  if (bytes > kMostSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMostSmemBytes};
+  if (bytes > kMaxSmemBytesOfSm120) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytesOfSm120};
   return {};
 }
 
 // The most stages that fit, as many as a ring may have.
 TESSERA_HD constexpr int most_stages(Config c) {
   c.stages = kMaxStages;
-  while (c.stages > 2 && smem_layout(c).total_bytes > kMostSmemBytes) --c.stages;
+  while (c.stages > 2 && smem_layout(c).total_bytes > kMaxSmemBytesOfSm120) --c.stages;
   return c.stages;
 }
 

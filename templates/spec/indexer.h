@@ -81,8 +81,7 @@ inline constexpr int kMaxColumns = 256, kMaxTileQueries = 16, kMaxConsumers = 4,
 inline constexpr int kKeyAlignment = 8;  // of a tile's first key: sectors of scores, and 16 bytes of scales
 // What a tile of queries costs beside its tiles of keys, in these: its weights, and who waits for whom.
 inline constexpr int kQueryTileCost = 1;
-inline constexpr int kFillColumns = 4096;     // of a row, that a warp writes in one go
-inline constexpr int kMaxSmemOfMma = 101376;  // of the targets that have the least, which widen nothing
+inline constexpr int kFillColumns = 4096;  // of a row, that a warp writes in one go
 
 TESSERA_HD constexpr bool is_paged(const Config& c) { return c.kv_layout == KvLayout::paged; }
 TESSERA_HD constexpr bool uses_wgmma(const Config& c) { return c.mma_kind == MmaKind::wgmma_f16; }
@@ -292,7 +291,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
     return {Rule::tensor_memory_exceeded, tmem_columns(c, c.consumers), kTmemColumns};
   if (uses_wgmma(c) && min_ctas(c) == 1 && registers_needed(c) > register_budget(c).consumer)
     return {Rule::registers_exceeded, registers_needed(c), register_budget(c).consumer};
-  const int most = uses_wgmma(c) || uses_tcgen05(c) || widens(c) ? kMaxSmemBytes : kMaxSmemOfMma;
+  const int most = uses_wgmma(c) || uses_tcgen05(c) || widens(c) ? kMaxSmemBytes : kMaxSmemBytesOfSm120;
   if (smem_bytes(c) > most) return {Rule::smem_exceeded, smem_bytes(c), most};
   return {};
 }

@@ -29,6 +29,7 @@
 // smem_bytes() of shared memory, programmatic stream serialization.
 #pragma once
 
+#include "spec/limits.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::mhc_product {
@@ -45,9 +46,6 @@ struct Config {
 };
 
 inline constexpr int kWarp = 32, kMaxWarps = 16, kMaxCtas = 8, kMaxN = 64, kMaxSplits = 64;
-inline constexpr int kMaxSmem = 232448;    // of a CTA
-inline constexpr int kSmemOfTwo = 115712;  // of each of two CTAs of a multiprocessor
-inline constexpr int kSmemOfFew = 101376;  // of a CTA on sm_120 and sm_121
 inline constexpr int kRowsOfWarp = 32, kTileN = 8;
 inline constexpr int kChunk = 64, kRowBytes = 128;  // of k: a row of a slot
 inline constexpr int kSteps = kChunk / 16;
@@ -97,7 +95,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
 TESSERA_HD constexpr int smem_bytes(const Config& c) { return smem_layout(c).total; }
 // Of a multiprocessor of 228 KB, as far as a thread is left 96 registers, which the sums of 40 columns fit in.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
-  return threads(c) <= 320 && c.n <= 40 && smem_bytes(c) <= kSmemOfTwo ? 2 : 1;
+  return threads(c) <= 320 && c.n <= 40 && smem_bytes(c) <= kMaxSmemBytesOfTwo ? 2 : 1;
 }
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
@@ -125,7 +123,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.stages < c.warps_k) return {Rule::stages_missing, c.stages, c.warps_k};
   if (c.stages % c.warps_k != 0) return {Rule::stages_not_turns, c.stages, c.warps_k};
   if (c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
-  if (smem_bytes(c) > kMaxSmem) return {Rule::smem_exceeded, smem_bytes(c), kMaxSmem};
+  if (smem_bytes(c) > kMaxSmemBytes) return {Rule::smem_exceeded, smem_bytes(c), kMaxSmemBytes};
   return {};
 }
 

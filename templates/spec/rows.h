@@ -47,6 +47,7 @@
 #pragma once
 
 #include "spec/kernel_parts.h"
+#include "spec/limits.h"
 #include "tessera/spec/row_cache.h"
 #include "tessera/spec/row_chain.h"
 
@@ -124,10 +125,10 @@ TESSERA_HD constexpr int most_turns(const Config& c) {
 // What a row takes of its mix, then blocks of 32 columns that are on their way to a warp: 16 rows of x and of each
 // stream. There are as many as fit beside another CTA, or of more than 64 rows alone in Hopper's shared memory.
 inline constexpr int kRemixOfRow = kMixColumns - kMixPost, kBlockBytes = kRowsOfWarp * 32 * 2 * (kStreams + 1);
-inline constexpr int kMostStages = 4, kSmemOfProduct = 101376, kSmemOfHopper = 232448;
+inline constexpr int kMostStages = 4;
 TESSERA_HD constexpr int ring_of_product(const Config& c) { return kSplitBytes + c.rows_of_cta * kRemixOfRow * 4; }
 TESSERA_HD constexpr int smem_of_product(const Config& c) {
-  return c.conversion == Conversion::software && c.rows_of_cta > 64 ? kSmemOfHopper : kSmemOfProduct;
+  return c.conversion == Conversion::software && c.rows_of_cta > 64 ? kMaxSmemBytes : kMaxSmemBytesOfSm120;
 }
 TESSERA_HD constexpr int stages_of_product(const Config& c) {
   const int fit = (smem_of_product(c) - ring_of_product(c)) / (c.rows_of_cta / kRowsOfWarp * kBlockBytes);

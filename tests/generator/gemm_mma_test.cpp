@@ -99,7 +99,7 @@ TEST_CASE("mma products: every legal candidate fits, has a name of its own, and 
     }
   }
   CHECK(all.size() > 200);
-  CHECK(gemm_mma::kMostSmemBytes == smem_bytes_of(Arch::parse("sm_121a")));
+  CHECK(kMaxSmemBytesOfSm120 == smem_bytes_of(Arch::parse("sm_121a")));
 }
 
 TEST_CASE("mma products: sizes steer the tile, and the same Config serves both kinds of targets") {

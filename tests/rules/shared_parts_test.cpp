@@ -71,3 +71,22 @@ TEST_CASE("regions of shared memory, rows of barriers, roles and boxes are defin
   std::sort(rings.begin(), rings.end());
   CHECK(rings == std::vector<std::string>{"common/ring.cuh", "fmha/ring.cuh"});
 }
+
+TEST_CASE("how much shared memory a CTA may have is written once, and the help of `arch` too") {
+  const fs::path root = kTemplates.parent_path();
+  const auto files_with = [&](const std::string& text) {
+    std::vector<std::string> files;
+    for (const char* const folder :
+         {"base", "c", "cli", "emulator", "generator", "guest", "reference", "runtime", "templates", "tessera"})
+      for (const auto& entry : fs::recursive_directory_iterator(root / folder))
+        if (entry.is_regular_file() && read_text(entry.path()).find(text) != std::string::npos)
+          files.push_back(fs::relative(entry.path(), root).string());
+    return files;
+  };
+  CHECK(files_with("101376") == std::vector<std::string>{"templates/spec/limits.h"});
+  for (const std::string derived : {"232448", "115712"}) {
+    INFO(derived);
+    CHECK(files_with(derived).empty());
+  }
+  CHECK(files_with("\"target: sm_90a, or ") == std::vector<std::string>{"generator/family.h"});
+}
