@@ -1,7 +1,8 @@
 // The launch of an attention kernel as data: sizes and strides, buffers, domain, tensor maps, and the steps: the
-// kernel, and behind it the one that merges where keys are split. Both families' launches are written here; their
-// planners fill an FmhaLaunch with what differs. The kernel's side of every line stands in the head of spec/fmha.h,
-// and what tcgen05 has besides in that of spec/fmha_tcgen05.h.
+// kernel, and behind it the one that merges where keys are split. The launches of all families but NVFP4's
+// (fmha_nvfp4_launch.cpp) are written here; their planners fill an FmhaLaunch with what differs. The kernel's side of
+// every line stands in the head of spec/fmha.h, and what tcgen05 and latent keys have besides in those of
+// spec/fmha_tcgen05.h and spec/fmha_latent.h.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,14 +1,16 @@
-// Fused attention forward on Hopper: what a Config is, which ones are legal, and everything that follows from one:
-// shared memory, warp roles, registers, TMA boxes, grid. Planner and device code evaluate the same functions.
+// Fused attention forward by wgmma, on Hopper, and by mma.sync, on every target: what a Config is, which ones are
+// legal, and everything that follows from one: shared memory, warp roles, registers, TMA boxes, grid. Planner and
+// device code evaluate the same functions. What follows is of both; how mma.sync's consumers share rows:
+// spec/fmha_warps.h.
 //
 //   q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim], v [.., heads_kv, head_dim_v],
 //   o [batch, seqlen_q, heads_q, head_dim_v]; s = softmax_scale * q k^T, masked; o = softmax(s) v.
 //
-// A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. tile_m / 64 consumer
-// warpgroups own 64 query rows each: S and O live in their registers, Q, K and V in shared memory. One more warpgroup
-// produces: warp 0 (load_k) and warp 1 (load_v) load K and V into a ring of `stages` slots each, warp 2 (load_q) loads
-// Q, and tells the others of ragged sequences' tiles, warp 3 (store_o) stores O, which consumers leave in Q's slot.
-// Parts of split keys are stored by the consumers themselves, from registers; warp 3 is then idle.
+// A CTA takes tiles of tile_m queries of one head and walks over the keys in steps of tile_n. With wgmma tile_m / 64
+// consumer warpgroups own 64 query rows each: S and O live in their registers, Q, K and V in shared memory. One more
+// warpgroup produces: warp 0 (load_k) and warp 1 (load_v) load K and V into a ring of `stages` slots each, warp 2
+// (load_q) loads Q, and tells the others of ragged sequences' tiles, warp 3 (store_o) stores O, which consumers leave
+// in Q's slot. Parts of split keys are stored by the consumers themselves, from registers; warp 3 is then idle.
 //
 // Shared tiles are panels of one swizzle span: [columns / span][rows][span], which one rank-5 TMA box fills.
 //

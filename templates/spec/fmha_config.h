@@ -1,5 +1,5 @@
-// A Config of attention on Hopper, why one may be illegal, and the extents that follow from one. What all of it is for:
-// spec/fmha.h.
+// A Config of attention by wgmma or mma.sync, why one may be illegal, and the extents that follow from one. What all of
+// it is for: spec/fmha.h.
 #pragma once
 
 #include "spec/attention_facts.h"
