@@ -162,11 +162,7 @@ class RunGemm final : public RunOperator {
     reference::GemmCheck check;
     check.alpha = flags.alpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);
     check.beta = flags.beta;
-    check.accumulation = facts.accumulation;
-    check.activation = facts.activation;
-    if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
-    check.gate_activation = facts.gate_activation;
-    check.gate_limit = facts.gate_limit;
+    check.facts = facts;
     check.split_k = tiles.split_k;
     check.is_exact = is_exact(flags);
     check.judges_rel_error = flags.arrays.empty();

@@ -12,16 +12,6 @@ namespace tessera {
 
 namespace {
 
-OperandType a_type(const Gemm& problem) {
-  return problem.format ? operand_type(*problem.format) : operand_type(problem.dtype);
-}
-
-OperandType b_type(const Gemm& problem) {
-  if (problem.b_int4) return OperandType::int4;
-  if (problem.b_format) return operand_type(*problem.b_format);
-  return problem.b_dtype ? operand_type(*problem.b_dtype) : a_type(problem);
-}
-
 constexpr std::pair<std::string_view, ProductOperand> kProductBuffers[] = {
     {"a", ProductOperand::a},       {"sfa", ProductOperand::a},     {"scale_a", ProductOperand::a},
     {"b", ProductOperand::b},       {"sfb", ProductOperand::b},     {"scale_b", ProductOperand::b},
@@ -50,27 +40,6 @@ Accumulation product_accumulation(const Gemm& problem) {
                         !(problem.b_format && value_bits(*problem.b_format) == 4);
   const bool is_promoted = is_8_bit && has_family(problem.arch, MmaFamily::wgmma) && !is_mma_sync(problem.mma_kind);
   return problem.accumulation.value_or(is_promoted ? Accumulation::promoted : Accumulation::fast);
-}
-
-ProductFacts product_facts(const Gemm& problem) {
-  return {.a_type = a_type(problem),
-          .b_type = b_type(problem),
-          .a_layout = problem.a_layout,
-          .b_layout = problem.b_layout,
-          .d_dtype = problem.d_format ? DType::bf16 : problem.d_dtype,
-          .accumulation = product_accumulation(problem),
-          .c = problem.c,
-          .bias = problem.bias,
-          .activation = problem.activation,
-          .gate = problem.gate,
-          .interleave = problem.interleave.value_or(1),
-          .gate_activation = problem.gate_activation,
-          .gate_limit = problem.gate_limit,
-          .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
-          .grouping = problem.grouping,
-          .a_scale_block = problem.a_scale_block,
-          .b_scale_block = problem.b_scale_block,
-          .gather = problem.gather};
 }
 
 ProductOperand product_operand(std::string_view buffer) {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -131,6 +133,30 @@ std::vector<Problem> pinned_candidates_of(const Problem& problem) {
     pinned.insert(i == choice.best ? pinned.begin() : pinned.end(), std::move(one));
   }
   return pinned;
+}
+
+/// "_fact_value" of each fact that is not as usual and that no other part of a kernel's name (`named`) says, so that no
+/// two kernels share theirs.
+template <class Facts, std::size_t kCount>
+std::string other_facts_name(const Facts& facts, const std::string_view (&named)[kCount]) {
+  const auto visit = [](const Facts& of, auto&& each) {
+    if constexpr (std::is_same_v<Facts, ProductFacts>) {
+      visit_facts<true>(of, each);
+    } else {
+      visit_facts(of, each);
+    }
+  };
+  std::vector<std::string> usual;
+  visit(Facts{}, [&](std::string_view, const auto& value) { usual.push_back(field_value(value)); });
+  std::string name;
+  std::size_t i = 0;
+  visit(facts, [&](std::string_view fact, const auto& value) {
+    const std::string text = field_value(value);
+    const bool is_named = std::find(std::begin(named), std::end(named), fact) != std::end(named);
+    if (!is_named && text != usual[i]) name += fmt::format("_{}_{}", fact, text);
+    ++i;
+  });
+  return name;
 }
 
 /// Targets that a family has kernels for; the words complete "there is one for".

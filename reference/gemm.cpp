@@ -74,7 +74,7 @@ struct SumRules {
     terms = 33;
     term = sum = 0x1p-13;
     step = 128;
-    if (check.accumulation == Accumulation::promoted) restart = kPromotedLength;
+    if (check.facts.accumulation == Accumulation::promoted) restart = kPromotedLength;
   }
 };
 
@@ -197,14 +197,14 @@ Element finish(const Sum& sum, double c, double bias, const GemmCheck& check, DT
       check.is_exact ? 0
                      : kU * (4 * std::fabs(scaled) + 2 * std::fabs(added) + std::fabs(scaled + added) + std::fabs(x));
   constexpr double kSlope = 1.13;
-  const double factor = std::fabs(check.alpha) * (check.activation == Activation::none ? 1.0 : kSlope);
-  const double own = activation_error(check.activation, x);
+  const double factor = std::fabs(check.alpha) * (check.facts.activation == Activation::none ? 1.0 : kSlope);
+  const double own = activation_error(check.facts.activation, x);
   const double before = std::fabs(check.alpha) * sum.bound + roundings;
   Element e;
   e.found = found;
-  e.expected = activated(check.activation, x);
+  e.expected = activated(check.facts.activation, x);
   const double largest = largest_of(dtype);
-  const double error = (check.activation == Activation::none ? before : kSlope * before) + own;
+  const double error = (check.facts.activation == Activation::none ? before : kSlope * before) + own;
   const double rounding = unit_roundoff(dtype) * (std::fabs(e.expected) + error) + half_subnormal(dtype);
   e.bound = 1.01 * (error + rounding);
   const double independent = factor * factor * sum.square + roundings * roundings + own * own;
@@ -377,7 +377,7 @@ double gemm_element(const GemmInputs& in, const GemmCheck& check, std::int64_t b
   double x = check.alpha * sum;
   if (in.c) x += check.beta * at(*in.c, batch, row, column);
   if (in.bias) x += in.bias->at(column * in.bias->strides[0]);
-  return activated(check.activation, x);
+  return activated(check.facts.activation, x);
 }
 
 Comparison check_gemm(const GemmInputs& in, const TensorView& d, const GemmCheck& check) {

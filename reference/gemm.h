@@ -29,6 +29,7 @@
 #include "reference/comparison.h"
 #include "reference/random.h"
 #include "reference/tensor.h"
+#include "spec/product_facts.h"
 #include "tessera/spec/operand_type.h"
 #include "tessera/spec/types.h"
 
@@ -57,20 +58,19 @@ struct TensorSums {
 
 struct GemmCheck {
   double alpha = 1, beta = 0;  ///< alpha with scale_a and scale_b in it
-  Accumulation accumulation = Accumulation::fast;
-  Activation activation = Activation::none;
+  ProductFacts facts{};        ///< what is done to sums, and a gate's turns; operands' types and shapes come with them
   int split_k = 1;
   int k_groups = 1;  ///< of each part of a split k: sums of steps in turn, added up in their order
   std::optional<TensorSums> sums{};
-  int gate_interleave = 0;  ///< check_plain_or_gated: columns of a gate that stand together; 0: there is none
-  GateActivation gate_activation = GateActivation::silu;  ///< of a gate
-  int gate_limit = 0;                                     ///< that the gate and up are held to; 0: none
   bool is_exact = false;  ///< all sums are whole numbers that the accumulators hold: only the output rounds
   bool judges_rel_error = true;
   int tile_m = 128, tile_n = 128;                          ///< of the kernel: edges to sample
   std::int64_t max_multiply_adds = std::int64_t{1} << 30;  ///< more than that is sampled, in whole rows
   std::uint64_t seed = 1;
   int jobs = 0;
+
+  /// Columns of a gate that stand together; 0: there is none.
+  int gate_turn() const { return facts.gate == Gate::none ? 0 : facts.interleave; }
 };
 
 /// One sum in float64, in the kernel's order, and what a kernel's may be wrong by: at most, the part that cuts toward

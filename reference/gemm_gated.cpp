@@ -46,13 +46,13 @@ struct Factors {
   double gate = 0, up = 0;
 };
 Factors factors_of(const GemmCheck& check, double gate, double up) {
-  const double limit = check.gate_limit;
+  const double limit = check.facts.gate_limit;
   if (limit > 0) {  // NaN stays NaN
     gate = gate > limit ? limit : gate;
     up = up > limit ? limit : up < -limit ? -limit : up;
   }
-  if (check.gate_activation == GateActivation::gpt_oss) return {gate / (1 + std::exp(-kGptOss * gate)), up + 1};
-  return {activated(activation_of(check.gate_activation), gate), up};
+  if (check.facts.gate_activation == GateActivation::gpt_oss) return {gate / (1 + std::exp(-kGptOss * gate)), up + 1};
+  return {activated(activation_of(check.facts.gate_activation), gate), up};
 }
 
 Value gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& in, double bias, double bias_up) {
@@ -63,14 +63,14 @@ Value gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& in,
   const double up_error =
       std::fabs(in.alpha_up) * up.bound + 4 * kU * std::fabs(scaled_up) + adding * std::fabs(up_sum);
   const auto [s, y] = factors_of(in.check, x, up_sum);
-  const bool is_gpt_oss = in.check.gate_activation == GateActivation::gpt_oss;
-  const bool is_silu = in.check.gate_activation == GateActivation::silu || is_gpt_oss;
+  const bool is_gpt_oss = in.check.facts.gate_activation == GateActivation::gpt_oss;
+  const bool is_silu = in.check.facts.gate_activation == GateActivation::silu || is_gpt_oss;
   const double slope = is_silu ? 1.1 : 1.13;
-  const double argument = in.check.gate_limit > 0 ? std::min<double>(x, in.check.gate_limit) : x;
+  const double argument = in.check.facts.gate_limit > 0 ? std::min<double>(x, in.check.facts.gate_limit) : x;
   // Beside what is in proportion to the result.
   const double of_argument = is_gpt_oss ? kU * std::fabs(argument)
                              : is_silu  ? 0
-                                        : activation_error(activation_of(in.check.gate_activation), argument);
+                                        : activation_error(activation_of(in.check.facts.gate_activation), argument);
   const double s_error = slope * x_error + of_argument + (is_silu ? 16 * kU * std::fabs(s) + 0x1p-126 : 0);
   const double y_error = up_error + (is_gpt_oss ? kU * std::fabs(y) : 0);
   Value v;
@@ -362,21 +362,21 @@ Tensor unfolded(const TensorView& from, std::int64_t rows, std::int64_t of_one) 
 Comparison check_gated_rows(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check) {
   const std::int64_t n = inputs.b.shape[1];
   const Tensor b = unfolded(inputs.b, n, 1);
-  const Tensor gate = rows_in_turn(b, check.gate_interleave, false), up = rows_in_turn(b, check.gate_interleave, true);
+  const Tensor gate = rows_in_turn(b, check.gate_turn(), false), up = rows_in_turn(b, check.gate_turn(), true);
   GatedInputs in{.product = inputs, .up = up.view(), .check = check, .alpha_up = check.alpha};
   in.product.b = gate.view();
   Tensor bias, bias_up;
   if (inputs.bias) {
-    bias = bias_in_turn(*inputs.bias, check.gate_interleave, false);
-    bias_up = bias_in_turn(*inputs.bias, check.gate_interleave, true);
+    bias = bias_in_turn(*inputs.bias, check.gate_turn(), false);
+    bias_up = bias_in_turn(*inputs.bias, check.gate_turn(), true);
     in.product.bias = bias.view();
     in.bias_up = bias_up.view();
   }
   Tensor factors, of_gate, of_up;
   if (inputs.sfb) {
     factors = unfolded(inputs.sfb->factors, n, inputs.sfb->rows);
-    of_gate = rows_in_turn(factors, check.gate_interleave, false);
-    of_up = rows_in_turn(factors, check.gate_interleave, true);
+    of_gate = rows_in_turn(factors, check.gate_turn(), false);
+    of_up = rows_in_turn(factors, check.gate_turn(), true);
     in.product.sfb = BlockFactors{of_gate.view(), 1};
     in.up_factors = BlockFactors{of_up.view(), 1};
   }
@@ -387,7 +387,7 @@ Comparison check_gated_rows(const GemmInputs& inputs, const TensorView& d, const
 
 Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check,
                                 const std::vector<OtherOperands>& others) {
-  Comparison result = check.gate_interleave == 0 ? check_gemm(inputs, d, check) : check_gated_rows(inputs, d, check);
+  Comparison result = check.gate_turn() == 0 ? check_gemm(inputs, d, check) : check_gated_rows(inputs, d, check);
   if (result.mismatches.empty() || check.sums) return result;
   std::string cause = likely_cause(result.mismatches, gemm_suspects(inputs, check, d.dtype, others));
   if (!cause.empty()) result.problems.push_back(std::move(cause));

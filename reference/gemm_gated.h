@@ -49,7 +49,7 @@ double gated_value(const GemmCheck& check, double gate, double up);
 /// d: [l, m, n] of an element type.
 Comparison check_gated(const GatedInputs& inputs, const TensorView& d);
 
-/// check_gated of weights whose rows are gate and up in turn, where check.gate_interleave says so, else check_gemm. Of
+/// check_gated of weights whose rows are gate and up in turn, where check.facts.gate says so, else check_gemm. Of
 /// wrong results of wgmma's sums the likely cause is named; others: what a mistake may take in place of the operands.
 Comparison check_plain_or_gated(const GemmInputs& inputs, const TensorView& d, const GemmCheck& check,
                                 const std::vector<OtherOperands>& others = {});

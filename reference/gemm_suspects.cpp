@@ -88,7 +88,7 @@ class GemmBuilder {
     const auto bytes = dtype_bytes(in.a.dtype);
     product_.a = source_of(in.a);
     product_.b = source_of(in.b);
-    product_.has_gate = check.gate_interleave > 0;
+    product_.has_gate = check.gate_turn() > 0;
     product_.rows = in.a.shape[1];
     product_.columns = in.b.shape[1] / (product_.has_gate ? 2 : 1);
     const auto tile = [](const TensorView& view, I rows) { return view.strides[2] == 1 ? rows : 0; };
@@ -100,7 +100,7 @@ class GemmBuilder {
                       .tile_b = tile(in.b, check.tile_n)};
     const auto bias_of = [&](bool is_up) -> OfColumn {  // of a gate's columns
       if (!in.bias) return {};
-      return [bias = *in.bias, turn = in_turn(check.gate_interleave), is_up](I column) {
+      return [bias = *in.bias, turn = in_turn(check.gate_turn()), is_up](I column) {
         return bias.at(turn(column, is_up) * bias.strides[0]);
       };
     };
@@ -109,18 +109,18 @@ class GemmBuilder {
     // 8-bit sums are cut to 13 fraction bits between promotions.
     const bool is_8_bit = bytes == 1;
     const double relative = 2 * unit_roundoff(d_dtype) + (product_.has_gate ? 1e-3 : 2e-6);
-    const double of_sums = is_8_bit ? check.accumulation == Accumulation::promoted ? 1e-4 : 1e-3 : 1e-5;
+    const double of_sums = is_8_bit ? check.facts.accumulation == Accumulation::promoted ? 1e-4 : 1e-3 : 1e-5;
     const double least = half_subnormal(d_dtype), size = std::fabs(check.alpha);
     product_.slack = [=](double result, double magnitude) {
       return relative * std::fabs(result) + of_sums * size * magnitude + least;
     };
     product_.factor = factor_of(in, {}, {});
-    if (product_.has_gate) product_.row_of_b = in_turn(check.gate_interleave);
+    if (product_.has_gate) product_.row_of_b = in_turn(check.gate_turn());
   }
 
   std::vector<Suspect> build(const std::vector<OtherOperands>& others) {
     if (in_.sfa && in_.sfb) factors();
-    if (dtype_bytes(in_.a.dtype) == 1 && check_.accumulation == Accumulation::promoted && !product_.has_gate)
+    if (dtype_bytes(in_.a.dtype) == 1 && check_.facts.accumulation == Accumulation::promoted && !product_.has_gate)
       promotion();
     for (const OtherOperands& other : others) {
       ProductSuspectInputs wrong = product_;
@@ -260,10 +260,10 @@ class GemmBuilder {
 
   void turns() {
     for (const I other : {1, 2, 4, 8, 16, 32, 64, 128}) {
-      if (other == check_.gate_interleave || in_.b.shape[1] % (2 * other) != 0) continue;
+      if (other == check_.gate_turn() || in_.b.shape[1] % (2 * other) != 0) continue;
       ProductSuspectInputs wrong = product_;
       wrong.row_of_b = in_turn(other);
-      add(fmt::format("gate and up are taken in turns of {}, interleave is {}", other, check_.gate_interleave), wrong);
+      add(fmt::format("gate and up are taken in turns of {}, interleave is {}", other, check_.gate_turn()), wrong);
     }
   }
 

@@ -16,7 +16,7 @@ struct OtherOperands {
   GemmInputs inputs;
 };
 
-/// Of the formula in the head of gemm.h, or with check.gate_interleave of its gate. The suspects refer to the buffers
+/// Of the formula in the head of gemm.h, or with check.facts.gate of its gate. The suspects refer to the buffers
 /// of all. d_dtype: what results are rounded to.
 std::vector<Suspect> gemm_suspects(const GemmInputs& inputs, const GemmCheck& check, DType d_dtype,
                                    const std::vector<OtherOperands>& others);

@@ -30,7 +30,7 @@ std::vector<Finish> finishes_of_sum(const GemmInputs& in, const GemmCheck& check
                     }});
   };
   const double alpha = check.alpha, beta = check.beta;
-  const Activation activation = check.activation;
+  const Activation activation = check.facts.activation;
   add("", alpha, beta, true, activation);
   const auto without = [&](const char* name, double factor) {
     if (factor != 1 && factor != 0)
@@ -66,19 +66,19 @@ std::vector<Finish> finishes_of_gate(const GemmCheck& right, double alpha_up, co
     });
   };
   const auto activated_gate = [=](double x) {  // up that is multiplied as 1
-    return gated_value(right, x, right.gate_activation == GateActivation::gpt_oss ? 0 : 1);
+    return gated_value(right, x, right.facts.gate_activation == GateActivation::gpt_oss ? 0 : 1);
   };
-  const std::string_view name = right.gate_activation == GateActivation::silu        ? "silu"
-                                : right.gate_activation == GateActivation::gelu      ? "gelu"
-                                : right.gate_activation == GateActivation::gelu_tanh ? "gelu_tanh"
-                                                                                     : "gpt_oss";
+  const std::string_view name = right.facts.gate_activation == GateActivation::silu        ? "silu"
+                                : right.facts.gate_activation == GateActivation::gelu      ? "gelu"
+                                : right.facts.gate_activation == GateActivation::gelu_tanh ? "gelu_tanh"
+                                                                                           : "gpt_oss";
   add_as("", right);
   add("gate and up have changed places", [=](double gate, double up, double b, double b_up) {
     return gated_value(right, alpha_up * up + b_up, alpha * gate + b);
   });
-  if (right.gate_limit > 0) {
+  if (right.facts.gate_limit > 0) {
     GemmCheck check = right;
-    check.gate_limit = 0;
+    check.facts.gate_limit = 0;
     add_as("the gate's limit is left out", check);
   }
   if (bias)
@@ -86,9 +86,9 @@ std::vector<Finish> finishes_of_gate(const GemmCheck& right, double alpha_up, co
         [=](double gate, double up, double, double) { return gated_value(right, alpha * gate, alpha_up * up); });
   for (const GateActivation other :
        {GateActivation::silu, GateActivation::gelu, GateActivation::gelu_tanh, GateActivation::gpt_oss}) {
-    if (other == right.gate_activation) continue;
+    if (other == right.facts.gate_activation) continue;
     GemmCheck check = right;
-    check.gate_activation = other;
+    check.facts.gate_activation = other;
     if (other == GateActivation::silu) add_as(fmt::format("the gate is silu's, not {}'s", name), check);
     if (other == GateActivation::gpt_oss) add_as(fmt::format("the gate is gpt_oss', not {}'s", name), check);
   }

@@ -59,9 +59,7 @@ class Product {
     }
     alpha_ = check_.alpha;
     check_.alpha = alpha_ * factor("scale_a") * factor("scale_b");
-    check_.activation = c_.facts.activation;
-    check_.gate_activation = c_.facts.gate_activation;
-    check_.gate_limit = c_.facts.gate_limit;
+    check_.facts = c_.facts;
     check_.split_k = c_.split_k;
     if (!check_.sums) check_.sums = tensor_sums(c_);
     check_.tile_m = c_.tile_m;

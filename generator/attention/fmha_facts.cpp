@@ -40,20 +40,11 @@ std::string places_name(const AttentionFacts& facts) {
   }
   if (has_cache(facts)) name += fmt::format("_{}_pages{}", to_word(facts.kv_cache), facts.page_size);
   if (is_8_bit(facts) && facts.o_dtype != DType::bf16) name += fmt::format("_to_{}", to_word(facts.o_dtype));
-  // Facts that are named elsewhere, and then any other, by its own name, so that no two kernels share theirs.
+  // Facts that are named elsewhere; any other has its own name.
   constexpr std::string_view kNamed[] = {"head_dim", "head_dim_v", "dtype",     "mask",     "window",   "seqused",
                                          "kv_pools", "kv_layout",  "page_size", "output",   "v_layout", "q_layout",
                                          "kv_dtype", "o_dtype",    "kv_cache",  "kv_format"};
-  std::vector<std::string> usual;
-  visit_facts(AttentionFacts{}, [&](std::string_view, const auto& value) { usual.push_back(field_value(value)); });
-  std::size_t i = 0;
-  visit_facts(facts, [&](std::string_view fact, const auto& value) {
-    const std::string text = field_value(value);
-    const bool is_named = std::find(std::begin(kNamed), std::end(kNamed), fact) != std::end(kNamed);
-    if (!is_named && text != usual[i]) name += fmt::format("_{}_{}", fact, text);
-    ++i;
-  });
-  return name;
+  return name + other_facts_name(facts, kNamed);
 }
 
 std::vector<OperandPlan> pool_operands(const std::string& dtype, const std::string& swizzle) {

@@ -1,5 +1,6 @@
 #include "tessera/gemm_problem.h"
 
+#include "generator/facts.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
 #include "generator/products/gemm_mma_operator.h"
@@ -176,7 +177,38 @@ constexpr FamilyRow kGemmFamilies[] = {
     family_row<GemmOperator>("wgmma", kWgmmaTargets), family_row<GemmTcgen05Operator>("tcgen05", kTcgen05Targets)};
 constexpr OperatorType kGemm = make_operator_type<Gemm>(gemm_fields, kGemmFamilies);
 
+OperandType type_of_a(const Gemm& problem) {
+  return problem.format ? operand_type(*problem.format) : operand_type(problem.dtype);
+}
+
+OperandType type_of_b(const Gemm& problem) {
+  if (problem.b_int4) return OperandType::int4;
+  if (problem.b_format) return operand_type(*problem.b_format);
+  return problem.b_dtype ? operand_type(*problem.b_dtype) : type_of_a(problem);
+}
+
 }  // namespace
+
+ProductFacts product_facts(const Gemm& problem) {
+  return {.a_type = type_of_a(problem),
+          .b_type = type_of_b(problem),
+          .a_layout = problem.a_layout,
+          .b_layout = problem.b_layout,
+          .d_dtype = problem.d_format ? DType::bf16 : problem.d_dtype,
+          .accumulation = product_accumulation(problem),
+          .c = problem.c,
+          .bias = problem.bias,
+          .activation = problem.activation,
+          .gate = problem.gate,
+          .interleave = problem.interleave.value_or(1),
+          .gate_activation = problem.gate_activation,
+          .gate_limit = problem.gate_limit,
+          .d_format = problem.d_format ? output_format(*problem.d_format) : OutputFormat::plain,
+          .grouping = problem.grouping,
+          .a_scale_block = problem.a_scale_block,
+          .b_scale_block = problem.b_scale_block,
+          .gather = problem.gather};
+}
 
 template <>
 const OperatorType& operator_type<Gemm>() noexcept {

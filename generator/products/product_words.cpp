@@ -6,6 +6,7 @@
 
 #include "generator/block_scaled/block_operator.h"
 #include "generator/facts.h"
+#include "generator/family.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"
@@ -31,7 +32,12 @@ std::string gate_and_groups_name(const ProductFacts& facts) {
   if (facts.gate == Gate::interleaved) name += fmt::format("_gated{}", facts.interleave);
   if (facts.gate_activation != GateActivation::silu) name += fmt::format("_{}", to_word(facts.gate_activation));
   if (facts.gate_limit != 0) name += fmt::format("_limit{}", facts.gate_limit);
-  return name;
+  // Facts that are named here and by the families; any other has its own name.
+  constexpr std::string_view kNamed[] = {
+      "a_type",     "b_type",   "a_layout",   "b_layout",      "d_dtype",       "accumulation",
+      "c",          "bias",     "activation", "gate",          "interleave",    "gate_activation",
+      "gate_limit", "d_format", "grouping",   "a_scale_block", "b_scale_block", "gather"};
+  return name + other_facts_name(facts, kNamed);
 }
 
 std::string addends_name(const ProductFacts& facts) {

@@ -106,11 +106,7 @@ class GemmRun {
     check.beta = 2;
     for (const char* const scale : {"scale_a", "scale_b"})
       if (const auto found = buffers_.find(scale); found != buffers_.end()) check.alpha *= found->second.memory.at(0);
-    check.accumulation = facts.accumulation;
-    check.activation = facts.activation;
-    if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
-    check.gate_activation = facts.gate_activation;
-    check.gate_limit = facts.gate_limit;
+    check.facts = facts;
     check.split_k = tiles.split_k;
     check.is_exact = test_.fill != Fill::standard;
     check.tile_m = tiles.tile_m;

@@ -5,6 +5,7 @@
 
 #include "generator/candidates.h"
 #include "generator/facts.h"
+#include "generator/family.h"
 #include "generator/products/gemm_operator.h"
 #include "tessera/error.h"
 #include "tests/generator/problems.h"
@@ -423,6 +424,19 @@ TEST_CASE("wgmma products: gates") {
   CHECK(refusal({{"gate", "interleaved"}, {"interleave", "8"}, {"tile_n", "80"}})
             .find("tile_n 80, a multiple of 32 needed (whole turns of gate and up, and 16 columns of d)") !=
         std::string::npos);
+}
+
+TEST_CASE("a fact that no part of a kernel's name says stands there by its own name") {
+  constexpr std::string_view kNamed[] = {"gate_limit"};
+  ProductFacts product;
+  CHECK(other_facts_name(product, kNamed).empty());
+  product.gate_limit = 7;
+  product.gather = Gather::rows;
+  product.interleave = 8;
+  CHECK(other_facts_name(product, kNamed) == "_interleave_8_gather_rows");
+  AttentionFacts attention;
+  attention.sink = Sink::per_head;
+  CHECK(other_facts_name(attention, kNamed) == "_sink_per_head");
 }
 
 }  // namespace gemm_test

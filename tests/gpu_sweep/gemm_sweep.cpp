@@ -584,7 +584,7 @@ class Sweep {
     launch();
     const std::vector<std::byte> first = d.host.bytes;
     launch();
-    check.accumulation = facts.accumulation;
+    check.facts = facts;
     // Widened, 8-bit types sum as 16-bit ones do.
     if (p.mma_kind == MmaKind::mma_f16) check.sums = reference::TensorSums{};
     Tensor decoded;
@@ -594,10 +594,6 @@ class Sweep {
       check.sums->step = kWeightDepth;
       check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
     }
-    check.activation = p.activation;
-    if (facts.gate != Gate::none) check.gate_interleave = facts.interleave;
-    check.gate_activation = facts.gate_activation;
-    check.gate_limit = facts.gate_limit;
     check.split_k = tiles.split_k;
     check.tile_m = tiles.tile_m;
     check.tile_n = tiles.tile_n;

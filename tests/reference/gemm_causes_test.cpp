@@ -48,7 +48,7 @@ struct Operands {
 
 GemmCheck check_of(DType dtype) {
   GemmCheck check;
-  check.accumulation = dtype_bytes(dtype) == 1 ? Accumulation::promoted : Accumulation::fast;
+  check.facts.accumulation = dtype_bytes(dtype) == 1 ? Accumulation::promoted : Accumulation::fast;
   check.tile_m = 64;
   check.tile_n = 128;
   check.jobs = 1;
@@ -178,7 +178,8 @@ TEST_CASE("products on sm_90a: groups and lists") {
 TEST_CASE("products on sm_90a: gates") {
   const Operands right(DType::bf16, 1, false);
   GemmCheck check = check_of(DType::bf16);
-  check.gate_interleave = 8;
+  check.facts.gate = Gate::interleaved;
+  check.facts.interleave = 8;
   Tensor d(DType::bf16, {1, kM, kN / 2});
   const auto fill_d = [&](I interleave, bool is_exchanged) {
     for (I i = 0; i < d.elements(); ++i) {

@@ -61,18 +61,18 @@ TEST_CASE("gates: activations and limits, by their formulas") {
   GemmCheck check;
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   CHECK(gated_value(check, 1.5, -2) == doctest::Approx(1.5 * sigmoid(1.5) * -2));
-  check.gate_activation = GateActivation::gelu;
+  check.facts.gate_activation = GateActivation::gelu;
   CHECK(gated_value(check, 1.5, -2) == doctest::Approx(0.75 * (1 + std::erf(1.5 / std::sqrt(2.0))) * -2));
   // gpt-oss: both are clamped, then up is one more; V4: the limit of 10 with silu.
-  check.gate_activation = GateActivation::gpt_oss;
-  check.gate_limit = 7;
+  check.facts.gate_activation = GateActivation::gpt_oss;
+  check.facts.gate_limit = 7;
   CHECK(gated_value(check, 1.5, -2) == doctest::Approx(-1.5 * sigmoid(1.702 * 1.5)));
   CHECK(gated_value(check, 9, 20) == doctest::Approx(7 * sigmoid(1.702 * 7) * 8));
   CHECK(gated_value(check, -9, -20) == doctest::Approx(-9 * sigmoid(1.702 * -9) * -6));
   CHECK(std::isnan(gated_value(check, kNan, 1)));
   CHECK(std::isnan(gated_value(check, 1, kNan)));
-  check.gate_activation = GateActivation::silu;
-  check.gate_limit = 10;
+  check.facts.gate_activation = GateActivation::silu;
+  check.facts.gate_limit = 10;
   CHECK(gated_value(check, kInfinity, -kInfinity) == doctest::Approx(10 * sigmoid(10) * -10));
 }
 
@@ -86,9 +86,10 @@ TEST_CASE("gates: the verdict takes fp32's roundings and no other number") {
     bias.set(i, 0.75 * static_cast<double>(i * 7 % 11 - 5));
   }
   GemmCheck check;
-  check.gate_interleave = 8;
-  check.gate_activation = GateActivation::gpt_oss;
-  check.gate_limit = 3;
+  check.facts.gate = Gate::interleaved;
+  check.facts.interleave = 8;
+  check.facts.gate_activation = GateActivation::gpt_oss;
+  check.facts.gate_limit = 3;
   check.sums = TensorSums{};
   const auto verdict = [&](float constant) {
     Tensor d(DType::f32, {1, kRows, kColumns});
