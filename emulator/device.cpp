@@ -294,6 +294,10 @@ std::string EmulatedDevice::why_unusable(DevicePointer pointer) {
   const std::lock_guard lock(state_->mutex);
   return state_->memory->is_allocated(pointer, 1) ? "" : state_->memory->describe(pointer);
 }
+bool EmulatedDevice::is_allocated(DevicePointer pointer, std::size_t bytes) const {
+  const std::lock_guard lock(state_->mutex);
+  return bytes == 0 || state_->memory->is_allocated(pointer, bytes);
+}
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
   if (image.ptx.empty()) throw Error(ErrorKind::device, "emulator: the image holds no PTX");

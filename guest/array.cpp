@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "guest/device_facts.h"
+#include "guest/turns.h"
 
 namespace tessera::guest {
 namespace {
@@ -129,6 +130,7 @@ cudaError_t free_array(cudaArray_t array) {
   Array* const of = array_of(array);
   if (of == nullptr) return cudaSuccess;
   if (of->is_level) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = finish_all(); error != cudaSuccess) return error;  // as cudaFree
   const cudaError_t error = Blocks::instance().free(of->data);
   delete of;
   return error;

@@ -205,25 +205,25 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray to, std::size_t offset, const void* from, std::size_t bytes) {
-  return copy_bytes(__func__, {array_of(to), offset}, {nullptr, 0, from}, bytes, nullptr);
+  return copy_bytes(__func__, {array_of(to), offset}, {nullptr, 0, from}, bytes, and_wait());
 }
 CUresult cuMemcpyHtoAAsync_v2(CUarray to, std::size_t offset, const void* from, std::size_t bytes, CUstream stream) {
   return copy_bytes(__func__, {array_of(to), offset}, {nullptr, 0, from}, bytes, stream);
 }
 CUresult cuMemcpyAtoH_v2(void* to, CUarray from, std::size_t offset, std::size_t bytes) {
-  return copy_bytes(__func__, {nullptr, 0, to}, {array_of(from), offset}, bytes, nullptr);
+  return copy_bytes(__func__, {nullptr, 0, to}, {array_of(from), offset}, bytes, and_wait());
 }
 CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, std::size_t offset, std::size_t bytes, CUstream stream) {
   return copy_bytes(__func__, {nullptr, 0, to}, {array_of(from), offset}, bytes, stream);
 }
 CUresult cuMemcpyDtoA_v2(CUarray to, std::size_t offset, CUdeviceptr from, std::size_t bytes) {
-  return copy_bytes(__func__, {array_of(to), offset}, {nullptr, 0, pointer_of(from)}, bytes, nullptr);
+  return copy_bytes(__func__, {array_of(to), offset}, {nullptr, 0, pointer_of(from)}, bytes, and_wait());
 }
 CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, std::size_t offset, std::size_t bytes) {
-  return copy_bytes(__func__, {nullptr, 0, pointer_of(to)}, {array_of(from), offset}, bytes, nullptr);
+  return copy_bytes(__func__, {nullptr, 0, pointer_of(to)}, {array_of(from), offset}, bytes, and_wait());
 }
 CUresult cuMemcpyAtoA_v2(CUarray to, std::size_t to_offset, CUarray from, std::size_t offset, std::size_t bytes) {
-  return copy_bytes(__func__, {array_of(to), to_offset}, {array_of(from), offset}, bytes, nullptr);
+  return copy_bytes(__func__, {array_of(to), to_offset}, {array_of(from), offset}, bytes, and_wait());
 }
 
 CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resource, const CUDA_TEXTURE_DESC* texture,

@@ -102,7 +102,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return only_device(device); }
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   drive(__func__, [] { return finish_all(); });
-  Session::instance().clear_error();
+  Session::instance().reset();
   return only_device(device);
 }
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned) { return only_device(device); }

@@ -173,7 +173,7 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* given, CUstream stream) {
   static_assert(sizeof(CUDA_MEMCPY3D_PEER) == sizeof(CUDA_MEMCPY3D));
   return cuMemcpy3DAsync_v2(reinterpret_cast<const CUDA_MEMCPY3D*>(given), stream);
 }
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* given) { return cuMemcpy3DPeerAsync(given, nullptr); }
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* given) { return cuMemcpy3DPeerAsync(given, and_wait()); }
 
 #if CUDA_VERSION >= 13000
 CUresult cuMemPrefetchBatchAsync(CUdeviceptr* pointers, std::size_t* bytes, std::size_t count, CUmemLocation* places,

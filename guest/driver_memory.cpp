@@ -151,10 +151,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
     return Blocks::instance().allocate(reinterpret_cast<void**>(pointer), bytes, BlockKind::device);
   });
 }
-CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned) {
-  return drive(__func__, [&] {
-    return Blocks::instance().allocate(reinterpret_cast<void**>(pointer), bytes, BlockKind::managed);
-  });
+CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned flags) {
+  return static_cast<CUresult>(cudaMallocManaged(reinterpret_cast<void**>(pointer), bytes, flags));
 }
 // A captured stream allocates when its graph is launched.
 CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream stream) {
@@ -173,14 +171,13 @@ CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
 }
 CUresult cuMemHostGetFlags(unsigned* flags, void* host) { return static_cast<CUresult>(cudaHostGetFlags(flags, host)); }
 CUresult cuMemAllocHost_v2(void** pointer, std::size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
-CUresult cuMemFreeHost(void* pointer) { return static_cast<CUresult>(cudaFree(pointer)); }
+CUresult cuMemFreeHost(void* pointer) { return static_cast<CUresult>(cudaFreeHost(pointer)); }
 CUresult cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned flags) {
   return drive(__func__, [&] { return Blocks::instance().register_host(pointer, bytes, flags); });
 }
-CUresult cuMemHostUnregister(void* pointer) {
-  return drive(__func__, [&] { return Blocks::instance().unregister_host(pointer); });
-}
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned) {
+CUresult cuMemHostUnregister(void* pointer) { return static_cast<CUresult>(cudaHostUnregister(pointer)); }
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return drive(__func__,
                [&] { return pointer_attribute(pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address_of(host)); });
 }
@@ -210,43 +207,43 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 }
 CUresult cuPointerSetAttribute(const void*, CUpointer_attribute, CUdeviceptr) { return CUDA_SUCCESS; }
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
-  return copy_row(__func__, to, from, bytes, nullptr);
+  return copy_row(__func__, to, from, bytes, and_wait());
 }
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   return copy_row(__func__, to, from, bytes, stream);
 }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
-  return copy_row(__func__, to, address_of(from), bytes, nullptr);
+  return copy_row(__func__, to, address_of(from), bytes, and_wait());
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
   return copy_row(__func__, to, address_of(from), bytes, stream);
 }
 CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) {
-  return copy_row(__func__, address_of(to), from, bytes, nullptr);
+  return copy_row(__func__, address_of(to), from, bytes, and_wait());
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   return copy_row(__func__, address_of(to), from, bytes, stream);
 }
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
-  return copy_row(__func__, to, from, bytes, nullptr);
+  return copy_row(__func__, to, from, bytes, and_wait());
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   return copy_row(__func__, to, from, bytes, stream);
 }
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* given) { return copy_2d(__func__, *given, nullptr); }
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* given) { return copy_2d(__func__, *given, nullptr); }
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* given) { return copy_2d(__func__, *given, and_wait()); }
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* given) { return copy_2d(__func__, *given, and_wait()); }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* given, CUstream stream) { return copy_2d(__func__, *given, stream); }
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* given) { return copy_3d(__func__, *given, nullptr); }
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* given) { return copy_3d(__func__, *given, and_wait()); }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* given, CUstream stream) { return copy_3d(__func__, *given, stream); }
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, std::size_t count) {
-  return fill_rows(__func__, to, 0, value, 1, count, 1, nullptr);
+  return fill_rows(__func__, to, 0, value, 1, count, 1, and_wait());
 }
 CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, std::size_t count) {
-  return fill_rows(__func__, to, 0, value, 2, count, 1, nullptr);
+  return fill_rows(__func__, to, 0, value, 2, count, 1, and_wait());
 }
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, std::size_t count) {
-  return fill_rows(__func__, to, 0, value, 4, count, 1, nullptr);
+  return fill_rows(__func__, to, 0, value, 4, count, 1, and_wait());
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t count, CUstream stream) {
   return fill_rows(__func__, to, 0, value, 1, count, 1, stream);
@@ -259,14 +256,14 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, std::size_t count, CUs
 }
 CUresult cuMemsetD2D8_v2(CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width,
                          std::size_t height) {
-  return fill_rows(__func__, to, pitch, value, 1, width, height, nullptr);
+  return fill_rows(__func__, to, pitch, value, 1, width, height, and_wait());
 }
 CUresult cuMemsetD2D16_v2(CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width,
                           std::size_t height) {
-  return fill_rows(__func__, to, pitch, value, 2, width, height, nullptr);
+  return fill_rows(__func__, to, pitch, value, 2, width, height, and_wait());
 }
 CUresult cuMemsetD2D32_v2(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height) {
-  return fill_rows(__func__, to, pitch, value, 4, width, height, nullptr);
+  return fill_rows(__func__, to, pitch, value, 4, width, height, and_wait());
 }
 CUresult cuMemsetD2D8Async(CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width,
                            std::size_t height, CUstream stream) {

@@ -315,14 +315,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   return launch(__func__, function, std::move(work), config->hStream, arguments, extra);
 }
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  return drive(__func__, [&] { return submit(stream, HostWork{function, data}); });
+  return static_cast<CUresult>(cudaLaunchHostFunc(stream, function, data));
 }
-CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* data, unsigned) {
-  return drive(__func__, [&] {
-    if (const cudaError_t error = awaitable(stream); error != cudaSuccess) return error;
-    function(stream, CUDA_SUCCESS, data);
-    return cudaSuccess;
-  });
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* data, unsigned flags) {
+  const auto same = reinterpret_cast<cudaStreamCallback_t>(function);  // errors have the same numbers
+  return static_cast<CUresult>(cudaStreamAddCallback(stream, same, data, flags));
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction function, int threads,

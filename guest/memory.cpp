@@ -58,6 +58,12 @@ bool is_on_device(const void* pointer) {
   return offset < static_cast<std::uint64_t>(Session::instance().gpu().memory_bytes);
 }
 
+bool is_of_device_alone(const void* pointer) {
+  const Block* const block = Blocks::instance().find(pointer);
+  return block == nullptr ? is_on_device(pointer) : block->kind == BlockKind::device;
+}
+bool is_pageable(const void* pointer) { return !is_on_device(pointer) && Blocks::instance().find(pointer) == nullptr; }
+
 Blocks& Blocks::instance() {
   static Blocks* const made = new Blocks;
   return *made;
@@ -79,11 +85,23 @@ cudaError_t Blocks::allocate(void** pointer, std::size_t bytes, BlockKind kind) 
   return cudaSuccess;
 }
 
+cudaError_t Blocks::begin_free(const void* pointer, bool is_host) {
+  if (pointer == nullptr) return cudaSuccess;
+  const auto it = blocks_.find(address_of(pointer));
+  if (it == blocks_.end()) return cudaErrorInvalidValue;
+  Block& block = it->second;
+  // Pools of the host's memory give it back as those of the device's do.
+  const bool is_of_host = block.kind == BlockKind::pinned && !is_of_pool(pointer);
+  if (block.kind == BlockKind::registered || block.is_mapped || block.is_leaving || is_of_host != is_host)
+    return cudaErrorInvalidValue;
+  block.is_leaving = !block.is_of_graph;
+  return cudaSuccess;
+}
+
 cudaError_t Blocks::free(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   const auto it = blocks_.find(address_of(pointer));
-  if (it == blocks_.end() || it->second.kind == BlockKind::registered || it->second.is_mapped)
-    return cudaErrorInvalidValue;
+  if (it == blocks_.end()) return cudaErrorInvalidValue;
   if (it->second.is_of_graph) return cudaSuccess;
   forget_in_pools(pointer);
   forget_hints(pointer, it->second.bytes);
@@ -195,11 +213,68 @@ const Block* Blocks::find(const void* pointer) const {
   return address_of(pointer) - block.address < block.bytes ? &block : nullptr;
 }
 
-cudaError_t copy(const Box& box) {
-  if (box.width == 0 || box.height == 0 || box.depth == 0) return cudaSuccess;
+namespace {
+
+/// The device's memory has all of the rows. Quick where it has what lies between them, too.
+bool holds_rows(const void* first, std::size_t pitch, std::size_t slice, std::size_t width, std::size_t height,
+                std::size_t depth) {
+  if (!is_on_device(first)) return true;
+  const emulator::EmulatedDevice& device = Session::instance().device();
+  const std::uint64_t begin = address_of(first);
+  if (device.is_allocated(begin, (depth - 1) * slice + (height - 1) * pitch + width)) return true;
+  for (std::size_t z = 0; z < depth; ++z)
+    for (std::size_t y = 0; y < height; ++y)
+      if (!device.is_allocated(begin + z * slice + y * pitch, width)) return false;
+  return true;
+}
+
+cudaError_t check_shape(const Box& box) {
   if (box.to == nullptr || box.from == nullptr) return cudaErrorInvalidValue;
+  const bool is_narrow = box.height > 1 && (box.to_pitch < box.width || box.from_pitch < box.width);
+  return is_narrow ? cudaErrorInvalidPitchValue : cudaSuccess;
+}
+cudaError_t check_shape(const Fill& fill) {
+  if (fill.to == nullptr || is_pageable(fill.to)) return cudaErrorInvalidValue;
+  const bool is_narrow = fill.height > 1 && fill.pitch < fill.width * fill.element_bytes;
+  return is_narrow ? cudaErrorInvalidPitchValue : cudaSuccess;
+}
+template <class Piece>
+bool is_empty(const Piece& piece) {
+  return piece.width == 0 || piece.height == 0 || piece.depth == 0;
+}
+
+}  // namespace
+
+cudaError_t check(const Box& box) {
+  if (is_empty(box)) return cudaSuccess;
+  if (const cudaError_t error = check_shape(box); error != cudaSuccess) return error;
+  const bool is_there = holds_rows(box.to, box.to_pitch, box.to_slice, box.width, box.height, box.depth) &&
+                        holds_rows(box.from, box.from_pitch, box.from_slice, box.width, box.height, box.depth);
+  return is_there ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t check(const Fill& fill) {
+  if (is_empty(fill)) return cudaSuccess;
+  if (const cudaError_t error = check_shape(fill); error != cudaSuccess) return error;
+  const std::size_t width = fill.width * fill.element_bytes;
+  return holds_rows(fill.to, fill.pitch, fill.slice, width, fill.height, fill.depth) ? cudaSuccess
+                                                                                     : cudaErrorInvalidValue;
+}
+
+void keep_aside(Box& box) {
+  if (is_empty(box)) return;
+  Box copied = box;
+  box.aside = std::make_shared<std::vector<std::byte>>(box.width * box.height * box.depth);
+  box.from = copied.to = box.aside->data();
+  box.from_pitch = copied.to_pitch = box.width;
+  box.from_slice = copied.to_slice = box.width * box.height;
+  copy(copied);
+}
+
+cudaError_t copy(const Box& box) {
+  if (is_empty(box)) return cudaSuccess;
+  if (const cudaError_t error = check_shape(box); error != cudaSuccess) return error;
   const bool has_rows = box.height > 1, has_slices = box.depth > 1;
-  if (has_rows && (box.to_pitch < box.width || box.from_pitch < box.width)) return cudaErrorInvalidPitchValue;
   auto* const to = static_cast<std::byte*>(box.to);
   const auto* const from = static_cast<const std::byte*>(box.from);
   const bool is_dense = (!has_rows || (box.to_pitch == box.width && box.from_pitch == box.width)) &&
@@ -215,8 +290,8 @@ cudaError_t copy(const Box& box) {
 }
 
 cudaError_t fill(const Fill& fill) {
-  if (fill.width == 0 || fill.height == 0 || fill.depth == 0) return cudaSuccess;
-  if (fill.height > 1 && fill.pitch < fill.width * fill.element_bytes) return cudaErrorInvalidPitchValue;
+  if (is_empty(fill)) return cudaSuccess;
+  if (const cudaError_t error = check_shape(fill); error != cudaSuccess) return error;
   auto* const to = static_cast<std::byte*>(fill.to);
   for (std::size_t z = 0; z < fill.depth; ++z)
     for (std::size_t y = 0; y < fill.height; ++y) fill_row(to + z * fill.slice + y * fill.pitch, fill);

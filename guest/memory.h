@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <vector>
 
 #include "guest/session.h"
 
@@ -21,6 +23,7 @@ struct Block {
   std::uint64_t hash = 0;       ///< of memory that the host sees: before the launches since it last looked
   bool is_mapped = false;       ///< addresses and memory are apart: cuMemMap
   unsigned flags = 0;           ///< of cudaHostAlloc and cudaHostRegister
+  bool is_leaving = false;      ///< begin_free
 };
 
 /// Of all that was allocated, by address.
@@ -29,6 +32,8 @@ class Blocks {
   static Blocks& instance();
 
   cudaError_t allocate(void** pointer, std::size_t bytes, BlockKind kind);
+  /// Whether it may be freed, by a call for memory of the host or by one for the device's: not twice.
+  cudaError_t begin_free(const void* pointer, bool is_host);
   cudaError_t free(void* pointer);
   /// The block stays when it is freed, for the next launch of the graph that allocates it.
   void keep_for_graph(void* pointer) { blocks_.at(reinterpret_cast<std::uintptr_t>(pointer)).is_of_graph = true; }
@@ -65,8 +70,13 @@ struct Box {
   const void* from = nullptr;
   std::size_t to_pitch = 0, from_pitch = 0, to_slice = 0, from_slice = 0;
   std::size_t width = 0, height = 1, depth = 1;
+  std::shared_ptr<std::vector<std::byte>> aside{};  ///< what is copied, where the program may change the original
 };
+/// What is wrong with a copy that does not run yet; the host's pageable memory is not looked at.
+cudaError_t check(const Box& box);
 cudaError_t copy(const Box& box);
+/// The box's source is a copy of what it is now.
+void keep_aside(Box& box);
 
 /// Elements of 1, 2 or 4 bytes.
 struct Fill {
@@ -76,11 +86,16 @@ struct Fill {
   std::size_t element_bytes = 1;
   std::size_t width = 0, height = 1, depth = 1;  ///< width in elements
 };
+cudaError_t check(const Fill& fill);
 cudaError_t fill(const Fill& fill);
 
 inline std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 inline void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address); }  // NOLINT: a number
 /// An address of the device, also one that the host sees.
 bool is_on_device(const void* pointer);
+/// The host cannot look at it.
+bool is_of_device_alone(const void* pointer);
+/// Memory of the host that CUDA does not know.
+bool is_pageable(const void* pointer);
 
 }  // namespace tessera::guest

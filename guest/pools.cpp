@@ -181,6 +181,8 @@ cudaError_t allocate_in_pool(void** pointer, std::size_t bytes, cudaMemPool_t ha
   return cudaSuccess;
 }
 
+bool is_of_pool(const void* pointer) { return Pools::instance().parts.contains(pointer); }
+
 void forget_in_pools(const void* pointer) {
   Pools& pools = Pools::instance();
   const auto it = pools.parts.find(pointer);

@@ -111,7 +111,7 @@ cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* given, cudaStream_t strea
   if (error != cudaSuccess) return called(__func__, [&] { return error; });
   return copy_rows(__func__, box, given->kind, stream);
 }
-cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* given) { return cudaMemcpy3DAsync(given, nullptr); }
+cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* given) { return cudaMemcpy3DAsync(given, and_wait()); }
 
 cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t pitch,
                                      std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
@@ -119,7 +119,7 @@ cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, std::size_t x, std::size_t 
 }
 cudaError_t cudaMemcpy2DToArray(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t pitch,
                                 std::size_t width, std::size_t height, cudaMemcpyKind kind) {
-  return copy_rows(__func__, in_array(to, x, y), in_memory(from, pitch), width, height, kind, nullptr);
+  return copy_rows(__func__, in_array(to, x, y), in_memory(from, pitch), width, height, kind, and_wait());
 }
 cudaError_t cudaMemcpy2DFromArrayAsync(void* to, std::size_t pitch, cudaArray_const_t from, std::size_t x,
                                        std::size_t y, std::size_t width, std::size_t height, cudaMemcpyKind kind,
@@ -128,12 +128,12 @@ cudaError_t cudaMemcpy2DFromArrayAsync(void* to, std::size_t pitch, cudaArray_co
 }
 cudaError_t cudaMemcpy2DFromArray(void* to, std::size_t pitch, cudaArray_const_t from, std::size_t x, std::size_t y,
                                   std::size_t width, std::size_t height, cudaMemcpyKind kind) {
-  return copy_rows(__func__, in_memory(to, pitch), in_array(from, x, y), width, height, kind, nullptr);
+  return copy_rows(__func__, in_memory(to, pitch), in_array(from, x, y), width, height, kind, and_wait());
 }
 cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t to, std::size_t to_x, std::size_t to_y, cudaArray_const_t from,
                                      std::size_t x, std::size_t y, std::size_t width, std::size_t height,
                                      cudaMemcpyKind kind) {
-  return copy_rows(__func__, in_array(to, to_x, to_y), in_array(from, x, y), width, height, kind, nullptr);
+  return copy_rows(__func__, in_array(to, to_x, to_y), in_array(from, x, y), width, height, kind, and_wait());
 }
 cudaError_t cudaMemcpyToArrayAsync(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t bytes,
                                    cudaMemcpyKind kind, cudaStream_t stream) {
@@ -141,7 +141,7 @@ cudaError_t cudaMemcpyToArrayAsync(cudaArray_t to, std::size_t x, std::size_t y,
 }
 cudaError_t cudaMemcpyToArray(cudaArray_t to, std::size_t x, std::size_t y, const void* from, std::size_t bytes,
                               cudaMemcpyKind kind) {
-  return copy_bytes(__func__, in_array(to, x, y), in_memory(from, 0), bytes, kind, nullptr);
+  return copy_bytes(__func__, in_array(to, x, y), in_memory(from, 0), bytes, kind, and_wait());
 }
 cudaError_t cudaMemcpyFromArrayAsync(void* to, cudaArray_const_t from, std::size_t x, std::size_t y, std::size_t bytes,
                                      cudaMemcpyKind kind, cudaStream_t stream) {
@@ -149,11 +149,11 @@ cudaError_t cudaMemcpyFromArrayAsync(void* to, cudaArray_const_t from, std::size
 }
 cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, std::size_t x, std::size_t y, std::size_t bytes,
                                 cudaMemcpyKind kind) {
-  return copy_bytes(__func__, in_memory(to, 0), in_array(from, x, y), bytes, kind, nullptr);
+  return copy_bytes(__func__, in_memory(to, 0), in_array(from, x, y), bytes, kind, and_wait());
 }
 cudaError_t cudaMemcpyArrayToArray(cudaArray_t to, std::size_t to_x, std::size_t to_y, cudaArray_const_t from,
                                    std::size_t x, std::size_t y, std::size_t bytes, cudaMemcpyKind kind) {
-  return copy_bytes(__func__, in_array(to, to_x, to_y), in_array(from, x, y), bytes, kind, nullptr);
+  return copy_bytes(__func__, in_array(to, to_x, to_y), in_array(from, x, y), bytes, kind, and_wait());
 }
 
 cudaError_t cudaCreateTextureObject(cudaTextureObject_t* object, const cudaResourceDesc* resource,

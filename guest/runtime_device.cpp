@@ -185,6 +185,10 @@ cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config) {
 cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
 cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
 cudaError_t cudaSetDeviceFlags(unsigned flags) {
+  constexpr unsigned kKnown =
+      cudaDeviceScheduleMask | cudaDeviceMapHost | cudaDeviceLmemResizeToMax | cudaDeviceSyncMemops;
+  const unsigned schedule = flags & cudaDeviceScheduleMask;  // one of its bits
+  if ((flags & ~kKnown) != 0 || (schedule & (schedule - 1)) != 0) return told(cudaErrorInvalidValue);
   device_flags = flags;
   return cudaSuccess;
 }
@@ -197,7 +201,7 @@ cudaError_t cudaDeviceSynchronize() {
 }
 cudaError_t cudaDeviceReset() {
   called(__func__, [] { return finish_all(); });
-  Session::instance().clear_error();
+  Session::instance().reset();
   take_last_error();
   return cudaSuccess;
 }

@@ -38,7 +38,7 @@ cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* given, cudaStream
   same.kind = cudaMemcpyDefault;
   return cudaMemcpy3DAsync(&same, stream);
 }
-cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* given) { return cudaMemcpy3DPeerAsync(given, nullptr); }
+cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* given) { return cudaMemcpy3DPeerAsync(given, and_wait()); }
 
 // Graphs' memory is not counted: it stays while the program runs.
 cudaError_t cudaDeviceGetGraphMemAttribute(int device, cudaGraphMemAttributeType, void* value) {

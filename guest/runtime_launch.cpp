@@ -131,14 +131,15 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ho
   return launch(__func__, host, std::move(work), arguments, config->stream);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return called(__func__, [&] { return submit(stream, HostWork{function, data}); });
+  return called(__func__, [&]() -> cudaError_t {
+    return function == nullptr ? cudaErrorInvalidValue : submit(stream, HostWork{function, data});
+  });
 }
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned) {
-  return called(__func__, [&] {
-    cudaError_t error = awaitable(stream);
-    if (error == cudaSuccess) error = finish(unfinished(*find_stream(stream)));
-    if (error == cudaSuccess) function(stream, cudaSuccess, data);
-    return error;
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned flags) {
+  return called(__func__, [&]() -> cudaError_t {
+    if (function == nullptr || flags != 0) return cudaErrorInvalidValue;
+    const cudaError_t error = awaitable(stream);
+    return error != cudaSuccess ? error : submit(stream, HostWork{nullptr, data, function, stream});
   });
 }
 
@@ -170,6 +171,8 @@ cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute attribute, 
   return called(__func__, [&]() -> cudaError_t {
     Kernel* const kernel = Registry::instance().kernel(host);
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    if (attribute < cudaFuncAttributeMaxDynamicSharedMemorySize || attribute >= cudaFuncAttributeMax)
+      return cudaErrorInvalidValue;
     if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) kernel->has_large_clusters = value != 0;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     const std::size_t most = static_cast<std::size_t>(Session::instance().gpu().smem_optin);
@@ -198,11 +201,11 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* host) {
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* host, int threads,
-                                                                   std::size_t smem, unsigned) {
+                                                                   std::size_t smem, unsigned flags) {
   return called(__func__, [&]() -> cudaError_t {
     const Kernel* const kernel = Registry::instance().kernel(host);
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-    if (threads <= 0) return cudaErrorInvalidValue;
+    if (threads <= 0 || flags > cudaOccupancyDisableCachingOverride) return cudaErrorInvalidValue;
     *blocks = resident_ctas(*kernel, static_cast<std::size_t>(threads), smem);
     return cudaSuccess;
   });

@@ -54,6 +54,16 @@ cudaError_t fill_box(const char* function, cudaPitchedPtr to, int value, cudaExt
   });
 }
 
+// A free waits for all that could use the memory.
+cudaError_t free_now(const char* function, void* pointer, bool is_host) {
+  return called(function, [&]() -> cudaError_t {
+    if (pointer == nullptr) return finish_all();
+    if (const cudaError_t error = Blocks::instance().begin_free(pointer, is_host); error != cudaSuccess) return error;
+    const cudaError_t error = finish_all();
+    return error != cudaSuccess ? error : Blocks::instance().free(pointer);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -61,8 +71,11 @@ extern "C" {
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::device); });
 }
-cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
-  return called(__func__, [&] { return Blocks::instance().allocate(pointer, bytes, BlockKind::managed); });
+cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned flags) {
+  return called(__func__, [&]() -> cudaError_t {
+    if (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost) return cudaErrorInvalidValue;
+    return Blocks::instance().allocate(pointer, bytes, BlockKind::managed);
+  });
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) { return cudaHostAlloc(pointer, bytes, 0); }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
@@ -74,13 +87,8 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
     return error;
   });
 }
-cudaError_t cudaFree(void* pointer) {
-  return called(__func__, [&] {
-    const cudaError_t error = finish_all();  // a free waits for all that could use the memory
-    return error != cudaSuccess ? error : Blocks::instance().free(pointer);
-  });
-}
-cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
+cudaError_t cudaFree(void* pointer) { return free_now(__func__, pointer, false); }
+cudaError_t cudaFreeHost(void* pointer) { return free_now(__func__, pointer, true); }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   return called(__func__, [&] { return submit(stream, FreeWork{pointer}); });
 }
@@ -98,12 +106,15 @@ cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags) {
   return called(__func__, [&] { return Blocks::instance().register_host(pointer, bytes, flags); });
 }
 cudaError_t cudaHostUnregister(void* pointer) {
-  return called(__func__, [&] { return Blocks::instance().unregister_host(pointer); });
+  return called(__func__, [&] {
+    const cudaError_t error = finish_all();
+    return error != cudaSuccess ? error : Blocks::instance().unregister_host(pointer);
+  });
 }
-cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned) {
+cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned flags) {
   return called(__func__, [&]() -> cudaError_t {
     const Block* const block = Blocks::instance().find(host);
-    if (block == nullptr || block->kind == BlockKind::device) return cudaErrorInvalidValue;
+    if (flags != 0 || block == nullptr || block->kind == BlockKind::device) return cudaErrorInvalidValue;
     *pointer = pointer_of(block->on_device + (address_of(host) - block->address));
     return cudaSuccess;
   });
@@ -146,7 +157,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return copy_rows(__func__, row(to, from, bytes), kind, stream);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return copy_rows(__func__, row(to, from, bytes), kind, nullptr);
+  return copy_rows(__func__, row(to, from, bytes), kind, and_wait());
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
                                 cudaStream_t stream) {
@@ -154,7 +165,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
   return copy_rows(__func__, row(to, from, bytes), cudaMemcpyDefault, stream);
 }
 cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, std::size_t bytes) {
-  return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, nullptr);
+  return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, and_wait());
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
@@ -162,27 +173,27 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
 }
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                          std::size_t height, cudaMemcpyKind kind) {
-  return copy_rows(__func__, rows(to, to_pitch, from, from_pitch, width, height), kind, nullptr);
+  return copy_rows(__func__, rows(to, to_pitch, from, from_pitch, width, height), kind, and_wait());
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   return fill_box(__func__, {to, bytes, bytes, 1}, value, {bytes, 1, 1}, stream);
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
-  return fill_box(__func__, {to, bytes, bytes, 1}, value, {bytes, 1, 1}, nullptr);
+  return fill_box(__func__, {to, bytes, bytes, 1}, value, {bytes, 1, 1}, and_wait());
 }
 cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,
                               cudaStream_t stream) {
   return fill_box(__func__, {to, pitch, width, height}, value, {width, height, 1}, stream);
 }
 cudaError_t cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
-  return fill_box(__func__, {to, pitch, width, height}, value, {width, height, 1}, nullptr);
+  return fill_box(__func__, {to, pitch, width, height}, value, {width, height, 1}, and_wait());
 }
 cudaError_t cudaMemset3DAsync(cudaPitchedPtr to, int value, cudaExtent extent, cudaStream_t stream) {
   return fill_box(__func__, to, value, extent, stream);
 }
 cudaError_t cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent) {
-  return fill_box(__func__, to, value, extent, nullptr);
+  return fill_box(__func__, to, value, extent, and_wait());
 }
 
 // Variables of modules, by the host's variable of the same name.
@@ -196,7 +207,7 @@ cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, std::s
 }
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t bytes, std::size_t offset,
                                cudaMemcpyKind kind) {
-  return cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, nullptr);
+  return cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, and_wait());
 }
 cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, std::size_t bytes, std::size_t offset,
                                       cudaMemcpyKind, cudaStream_t stream) {
@@ -208,7 +219,7 @@ cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, std::size_t 
 }
 cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, std::size_t bytes, std::size_t offset,
                                  cudaMemcpyKind kind) {
-  return cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, nullptr);
+  return cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, and_wait());
 }
 cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
   return called(__func__, [&] { return find(symbol, 0, 0, pointer); });

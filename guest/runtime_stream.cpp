@@ -1,5 +1,5 @@
-// The CUDA runtime's streams and events. Most work runs inside the call that asks for it (work.h), so waits have
-// nothing to wait for but launches that rest (turns.h); what they say is the error that the context is in.
+// The CUDA runtime's streams and events. Most work runs inside the call that asks for it (work.h), so waits are for
+// what is done in turns (turns.h); what they say is the error that the context is in.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ Items items_of(const EventState& event) {
 extern "C" {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
-  return called(__func__, [&] {
+  return called(__func__, [&]() -> cudaError_t {
+    if (stream == nullptr || (flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) return cudaErrorInvalidValue;
     *stream = reinterpret_cast<cudaStream_t>(make_stream(flags, priority));
     return cudaSuccess;
   });
@@ -47,7 +48,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return called(__func__, [&]() -> cudaError_t {
     if (const cudaError_t error = awaitable(stream); error != cudaSuccess) return error;
-    return are_done(unfinished(*find_stream(stream))) ? cudaSuccess : cudaErrorNotReady;
+    return query(unfinished(*find_stream(stream)));
   });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
@@ -122,7 +123,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  return called(__func__, [&] {
+  return called(__func__, [&]() -> cudaError_t {
+    constexpr unsigned kKnown = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+    const bool is_shared_and_timed = (flags & cudaEventInterprocess) != 0 && (flags & cudaEventDisableTiming) == 0;
+    if (event == nullptr || (flags & ~kKnown) != 0 || is_shared_and_timed) return cudaErrorInvalidValue;
     auto* const made = new EventState;
     made->has_timing = (flags & cudaEventDisableTiming) == 0;
     *event = reinterpret_cast<cudaEvent_t>(made);
@@ -159,7 +163,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return called(__func__, [&]() -> cudaError_t {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = awaitable(*state_of(event)); error != cudaSuccess) return error;
-    return are_done(items_of(*state_of(event))) ? cudaSuccess : cudaErrorNotReady;
+    return query(items_of(*state_of(event)));
   });
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {

@@ -16,6 +16,7 @@
 #include "emulator/memory/fork.h"
 #include "emulator/time/report.h"
 #include "guest/capture.h"
+#include "guest/host_thread.h"
 #include "guest/libraries.h"
 #include "guest/memory.h"
 #include "guest/turns.h"
@@ -141,18 +142,26 @@ void Session::finish_launch(const std::string& kernel, const std::string& shape)
   std::erase_if(last_findings_, [&](const emulator::EmulatorFinding& finding) {
     return !finding.is_failure && left_out_.contains(finding.name);
   });
-  for (const emulator::EmulatorFinding& finding : last_findings_) {
-    if (finding.is_failure) error_ = error_of(finding);
-    const bool is_new = said_.insert(finding.name + finding.entry + std::to_string(finding.ptx_line)).second;
-    if (!is_new) continue;
-    ++(finding.is_failure ? tally_.failures : tally_.hazards);
-    tally_.write();
-    if ((finding.is_failure || options_.is_strict) && !keeps_exit_code_) tally_.fail();
-    std::fprintf(stderr, "%s\n", finding.to_string().c_str());
-    OrderedJson json{{"kind", "finding"}};
-    json.update(emulator::finding_json(finding));
-    append(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
-  }
+  for (const emulator::EmulatorFinding& finding : last_findings_) add_finding(finding);
+}
+
+void Session::add_finding(const emulator::EmulatorFinding& finding) {
+  if (finding.is_failure) lose(error_of(finding));
+  const bool is_new = said_.insert(finding.name + finding.entry + std::to_string(finding.ptx_line)).second;
+  if (!is_new) return;
+  ++(finding.is_failure ? tally_.failures : tally_.hazards);
+  tally_.write();
+  if ((finding.is_failure || options_.is_strict) && !keeps_exit_code_) tally_.fail();
+  std::fprintf(stderr, "%s\n", finding.to_string().c_str());
+  OrderedJson json{{"kind", "finding"}};
+  json.update(emulator::finding_json(finding));
+  append(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+void Session::reset() {
+  const std::lock_guard lock(mutex);
+  forget_all();
+  error_ = cudaSuccess;
 }
 
 void Session::add_problem(const std::string& text, bool is_refusal) {
@@ -204,8 +213,10 @@ void Session::at_exit(int status, void* session) {
     is_locked = self.mutex.try_lock();
   }
   constexpr std::chrono::seconds kPatience{10};
-  if (const std::size_t left = is_locked ? complete(kPatience) : 0; left != 0)
-    std::fprintf(stderr, "warning: %zu launches had not ended %d seconds after the program, and are not completed\n",
+  if (const std::size_t left = is_locked && !self.is_lost_by_fork_ ? complete(kPatience) : 0; left != 0)
+    std::fprintf(stderr,
+                 "warning: %zu launches and host functions had not ended %d seconds after the program, and are not "
+                 "completed\n",
                  left, static_cast<int>(kPatience.count()));
   const int code = self.conclude(status);
   if (code == status) return;
@@ -217,6 +228,14 @@ cudaError_t guarded(const char* function, const std::function<cudaError_t()>& wo
   Session& session = Session::instance();
   if (!session.begin_use()) return cudaErrorInitializationError;
   const std::lock_guard lock(session.mutex);
+  if (is_host_thread()) {
+    session.add_problem(fmt::format(
+        "{} is called by a host function of a stream, which may call none of CUDA's: it answers 'not permitted'",
+        function));
+    return cudaErrorNotPermitted;
+  }
+  static thread_local bool is_known = false;
+  if (!std::exchange(is_known, true)) session.add_thread();
   if (session.error() != cudaSuccess) return session.error();
   session.note_refusal("");
   if (const cudaError_t refused = refused_in_capture(function); refused != cudaSuccess) return refused;

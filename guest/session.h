@@ -1,22 +1,23 @@
 // One process that believes to have a GPU: the device, what was found so far, the error that its context is in.
 //
-// Every entry of an API (runtime_*.cpp, driver_*.cpp) is a call of guarded(): one at a time, refused after a failure,
-// and with the emulator's exceptions as error codes. cudaError_t and CUresult have the same numbers for all that is
-// given here, so one set of functions below serves both.
+// Every entry of an API (runtime_*.cpp, driver_*.cpp) is a call of guarded(): one at a time, but while it waits
+// (turns.h), refused after a failure, and with the emulator's exceptions as error codes. cudaError_t and CUresult have
+// the same numbers for all that is given here, so one set of functions below serves both.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "guest/gpus.h"
+#include "guest/monitor.h"
 #include "guest/options.h"
 #include "guest/tally.h"
 #include "tessera/emulator/device.h"
@@ -53,9 +54,15 @@ class Session {
   /// Why the call that runs now is refused; empty: it has begun.
   void note_refusal(const std::string& text) { last_problem_ = text; }
 
+  /// Says and reports the finding; a failure is the context's error from now on.
+  void add_finding(const emulator::EmulatorFinding& finding);
+  /// The context's error; what is asked of it answers this.
   cudaError_t error() const { return error_; }
-  /// cudaDeviceReset: a fresh context.
-  void clear_error() { error_ = cudaSuccess; }
+  void lose(cudaError_t error) { error_ = error; }
+  /// cudaDeviceReset: a fresh context, which knows nothing of work that was not done.
+  void reset();
+  /// Threads of the host that have called CUDA.
+  void add_thread() { ++num_threads_; }
   /// What the last launch left and what the last refused call said, as JSON: {"findings": [...], "problem": "..."}.
   std::string last_report() const;
   /// Hazards that are not reported: names with commas between.
@@ -66,7 +73,7 @@ class Session {
     tally_.fail(false);
   }
 
-  std::recursive_mutex mutex;
+  Monitor mutex;
 
  private:
   Session();
@@ -80,13 +87,15 @@ class Session {
   std::string arch_;
   int num_sms_ = 0;
   std::unique_ptr<emulator::EmulatedDevice> device_;
-  cudaError_t error_ = cudaSuccess;
+  std::atomic<cudaError_t> error_ = cudaSuccess;
   std::set<std::string> said_;
   std::vector<emulator::EmulatorFinding> last_findings_;
   std::string last_problem_;
   std::set<std::string> left_out_;
   bool keeps_exit_code_ = false;
-  bool is_used_ = false, is_lost_by_fork_ = false;
+  std::atomic<bool> is_used_ = false;
+  bool is_lost_by_fork_ = false;
+  int num_threads_ = 0;
   Tally tally_;
   double predicted_seconds_ = 0;
 };

@@ -1,13 +1,8 @@
 // Words of memory that a stream writes and waits for (cuStreamWriteValue32 and its like), and many copies in one call.
-// Work runs inside the call that asks for it: a wait for a word that nobody has written yet is for another thread of
-// the host, and has a bound.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "guest/array.h"
@@ -22,7 +17,6 @@ using namespace tessera::guest;
 namespace {
 
 using Operation = CUstreamBatchMemOpParams;
-constexpr double kMostSecondsOfWait = 5;
 
 std::uint64_t word_at(CUdeviceptr address, std::size_t bytes) {
   std::uint64_t word = 0;
@@ -44,26 +38,7 @@ bool is_met(std::uint64_t word, std::uint64_t value, unsigned flags, bool is_wid
   }
 }
 
-cudaError_t wait_for(const char* function, CUdeviceptr address, std::uint64_t value, unsigned flags, bool is_wide) {
-  Session& session = Session::instance();
-  const auto began = std::chrono::steady_clock::now();
-  while (!is_met(word_at(address, is_wide ? 8 : 4), value, flags, is_wide)) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > kMostSecondsOfWait) {
-      session.add_problem(
-          fmt::format("{}: the word at {:#x} is {}, and {} is waited for: work of a stream runs in the order of the "
-                      "program's calls, so what comes later cannot write it",
-                      function, address, word_at(address, is_wide ? 8 : 4), value),
-          true);
-      return cudaErrorNotSupported;
-    }
-    session.mutex.unlock();  // held once: by the call that this is
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    session.mutex.lock();
-  }
-  return cudaSuccess;
-}
-
-cudaError_t run(const char* function, const Operation& of) {
+cudaError_t run(const Operation& of) {
   switch (of.operation) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
       Session::instance().device().copy_to_device(of.writeValue.address, &of.writeValue.value, 4);
@@ -72,9 +47,13 @@ cudaError_t run(const char* function, const Operation& of) {
       Session::instance().device().copy_to_device(of.writeValue.address, &of.writeValue.value64, 8);
       return cudaSuccess;
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      return wait_for(function, of.waitValue.address, of.waitValue.value, of.waitValue.flags, false);
+      return is_met(word_at(of.waitValue.address, 4), of.waitValue.value, of.waitValue.flags, false)
+                 ? cudaSuccess
+                 : cudaErrorNotReady;
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      return wait_for(function, of.waitValue.address, of.waitValue.value64, of.waitValue.flags, true);
+      return is_met(word_at(of.waitValue.address, 8), of.waitValue.value64, of.waitValue.flags, true)
+                 ? cudaSuccess
+                 : cudaErrorNotReady;
     default:  // barriers and flushes: everything before is done
       return cudaSuccess;
   }
@@ -91,17 +70,22 @@ cudaError_t check(const Operation& of) {
         of.operation == CU_STREAM_MEM_OP_BARRIER || of.operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
     return is_known ? cudaSuccess : cudaErrorInvalidValue;
   }
+  const bool is_wait = of.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || of.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  const unsigned known = is_wait ? CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH
+                                 : static_cast<unsigned>(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+  if ((of.waitValue.flags & ~known) != 0) return cudaErrorInvalidValue;  // both kinds have it at one place
   if (of.waitValue.address % (is_wide ? 8 : 4) != 0) return cudaErrorInvalidValue;
-  const bool reaches = is_on_device(pointer_of(of.waitValue.address));
-  return reaches ? cudaSuccess : cudaErrorInvalidValue;
+  const bool is_there = Session::instance().device().is_allocated(of.waitValue.address, is_wide ? 8 : 4);
+  return is_there ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-Work work_of(const char* function, std::vector<Operation> operations) {
+// Each launch of a graph has a copy, so what is done once is not done again.
+Work work_of(std::vector<Operation> operations) {
   LibraryWork work;
   work.is_memory_operation = true;
-  work.run = [function, operations = std::move(operations)] {
-    for (const Operation& of : operations)
-      if (const cudaError_t error = run(function, of); error != cudaSuccess) return error;
+  work.run = [operations = std::move(operations), next = std::size_t{0}]() mutable {
+    for (; next < operations.size(); ++next)
+      if (const cudaError_t error = run(operations[next]); error != cudaSuccess) return error;
     return cudaSuccess;
   };
   return work;
@@ -111,7 +95,7 @@ CUresult ask(const char* function, CUstream stream, std::vector<Operation> opera
   return drive(function, [&]() -> cudaError_t {
     for (const Operation& of : operations)
       if (const cudaError_t error = check(of); error != cudaSuccess) return error;
-    return submit(stream, work_of(function, std::move(operations)));
+    return submit(stream, work_of(std::move(operations)));
   });
 }
 
@@ -244,8 +228,7 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode* node, CUgraph graph, const CUgrap
     const auto make = [&](Work& made) -> cudaError_t {
       for (unsigned i = 0; i < given->count; ++i)
         if (const cudaError_t error = check(given->paramArray[i]); error != cudaSuccess) return error;
-      made = work_of("cuGraphAddBatchMemOpNode",
-                     std::vector<Operation>(given->paramArray, given->paramArray + given->count));
+      made = work_of(std::vector<Operation>(given->paramArray, given->paramArray + given->count));
       return cudaSuccess;
     };
     return add_node(node, graph, after, count, make);

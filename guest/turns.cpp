@@ -1,122 +1,80 @@
 #include "guest/turns.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <list>
+#include <deque>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 
 #include "base/quiet_thread.h"
+#include "guest/coroutine.h"
+#include "guest/host_thread.h"
 
 namespace tessera::guest {
-
-// A thread that runs while the one that asks it to is waiting, and never beside it.
-class Coroutine {
- public:
-  /// Its thread may rest for ever: a process ends without it. Threads whose work has ended are taken again: to start
-  /// one costs more than a small launch.
-  static std::shared_ptr<Coroutine> start(std::function<cudaError_t()> work) {
-    std::shared_ptr<Coroutine> made;
-    if (idle().empty()) {
-      made.reset(new Coroutine);
-      quiet_thread<std::thread>([made] { made->run(); }).detach();
-    } else {
-      made = std::move(idle().back());
-      idle().pop_back();
-    }
-    const std::lock_guard lock(made->mutex_);
-    made->work_ = std::move(work);
-    made->has_ended_ = false;
-    return made;
-  }
-  /// For the next work. Precondition: it has ended.
-  static void keep(std::shared_ptr<Coroutine> ended) { idle().push_back(std::move(ended)); }
-  Coroutine(const Coroutine&) = delete;
-  Coroutine& operator=(const Coroutine&) = delete;
-
-  /// Until it rests or ends; whether it has ended. Throws what the work threw.
-  bool go_on(std::uint64_t turn) {
-    std::unique_lock lock(mutex_);
-    turn_ = turn;
-    runs_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return !runs_; });
-    if (has_ended_ && problem_) std::rethrow_exception(std::exchange(problem_, nullptr));
-    return has_ended_;
-  }
-  cudaError_t result() const { return result_; }
-
-  static Coroutine* current() { return current_; }
-  std::uint64_t rest() {
-    std::unique_lock lock(mutex_);
-    runs_ = false;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return runs_; });
-    return turn_;
-  }
-
- private:
-  Coroutine() = default;
-  static std::vector<std::shared_ptr<Coroutine>>& idle() {
-    static auto* const all = new std::vector<std::shared_ptr<Coroutine>>;
-    return *all;
-  }
-  void run() {
-    current_ = this;
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return runs_; });
-      lock.unlock();
-      result_ = cudaSuccess;
-      try {
-        result_ = work_();
-      } catch (...) {
-        problem_ = std::current_exception();
-      }
-      work_ = nullptr;
-      lock.lock();
-      has_ended_ = true;
-      runs_ = false;
-      changed_.notify_all();
-    }
-  }
-
-  static thread_local Coroutine* current_;
-  std::function<cudaError_t()> work_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t turn_ = 0;
-  bool runs_ = false, has_ended_ = false;
-  cudaError_t result_ = cudaSuccess;
-  std::exception_ptr problem_;
-};
-thread_local Coroutine* Coroutine::current_ = nullptr;
-
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // A tenth of a second alone; less where others wait.
 constexpr std::uint64_t kTurn = 2'000'000, kSharedTurn = 50'000;
 // A host that calls nothing for so long may wait for memory to change.
 constexpr std::chrono::milliseconds kSilence{20};
+// Words and limits are looked at so often where nothing else can go on.
+constexpr std::chrono::microseconds kLook{200};
 
-/// Under the session's mutex, all but the condition.
+/// Under the session's mutex.
 struct Turns {
-  std::list<std::shared_ptr<Item>> items;  ///< in the order in which they were asked for
+  std::deque<std::shared_ptr<Item>> items;  ///< in the order in which they were asked for
   std::shared_ptr<Item> last_of_legacy;
-  bool is_going_on = false;
-  bool has_pump = false;
-  std::chrono::steady_clock::time_point last_call;
-  std::condition_variable_any has_items;
+  bool is_still = true;   ///< a walk over the items would move nothing, as far as it is known
+  bool has_walk = false;  ///< some thread walks, and lets others in between launches' turns
+  bool has_pump = false, is_pump_asleep = false;
+  Clock::time_point last_call, next_walk;
 };
 Turns& turns() {
   static auto* const made = new Turns;
   return *made;
 }
 
-bool can_run(const Item& item) {
-  return std::all_of(item.after.begin(), item.after.end(), [](const auto& before) { return before->is_done; });
+bool is_done(const std::shared_ptr<Item>& item) { return item->is_done; }
+bool can_run(const Item& item) { return std::all_of(item.after.begin(), item.after.end(), is_done); }
+void add_unless_done(Items& items, const std::shared_ptr<Item>& item) {
+  if (item != nullptr && !item->is_done) items.push_back(item);
+}
+
+// It is of a launch that nobody sees the end of, or of a copy that the call has checked: the next call answers.
+void fail(Item& item, const std::string& text) {
+  Session& session = Session::instance();
+  item.is_done = true;
+  if (std::holds_alternative<Box>(item.work) || std::holds_alternative<Fill>(item.work)) {
+    emulator::EmulatorFinding finding;
+    finding.name = "global-out-of-bounds";
+    finding.is_failure = true;
+    finding.message = "of a copy or fill whose memory was there when it was asked for: " + text;
+    return session.add_finding(finding);
+  }
+  session.add_problem(text, true);
+  session.lose(cudaErrorLaunchFailure);
+}
+
+double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+// By --max-seconds: whether what began to wait may go on; else it has failed.
+bool is_in_time(Item& item, const char* what) {
+  Session& session = Session::instance();
+  const double limit = session.options().max_seconds;
+  if (limit <= 0 || seconds_now() - *item.began <= limit) return true;
+  emulator::EmulatorFinding finding;
+  finding.name = "time-budget";
+  finding.is_failure = true;
+  finding.entry = what;
+  finding.message = fmt::format("has not ended after {} seconds", limit);
+  finding.cause = "it waits for what never comes";
+  session.add_finding(finding);
+  item.is_done = true;
+  return false;
 }
 
 std::uint64_t turn_length() {
@@ -125,95 +83,236 @@ std::uint64_t turn_length() {
   return under_way > 1 ? kSharedTurn : kTurn;
 }
 
-// One turn of it.
-cudaError_t go_on(Item& item) {
-  const auto* const launch = std::get_if<LaunchWork>(&item.work);
-  if (launch == nullptr || !may_wait(*launch)) {
-    item.is_done = true;
-    return perform(item.work);
-  }
-  if (item.under_way == nullptr) item.under_way = Coroutine::start([work = *launch] { return perform(work); });
-  const auto restore = [] { Session::instance().device().set_num_sms(Session::instance().num_sms()); };
-  cudaError_t error = cudaSuccess;
+void go_on_launch(Item& item, const LaunchWork& launch) {
+  if (item.under_way == nullptr) item.under_way = Coroutine::start([work = launch] { return perform(work); });
+  struct Guard {  // of a launch that rests or has ended
+    Item& item;
+    ~Guard() {
+      if (item.is_done) Coroutine::keep(std::move(item.under_way));
+      Session::instance().device().set_num_sms(Session::instance().num_sms());
+    }
+  } const guard{item};
   try {
     item.is_done = item.under_way->go_on(turn_length());
-    if (item.is_done) error = item.under_way->result();
   } catch (...) {
     item.is_done = true;
-    Coroutine::keep(std::move(item.under_way));
-    restore();
     throw;
   }
-  if (item.is_done) Coroutine::keep(std::move(item.under_way));
-  restore();
-  return error;
+  if (item.is_done && item.under_way->result() != cudaSuccess) fail(item, error_text(item.under_way->result()));
 }
 
-// A walk over all of them, from first to last.
-cudaError_t go_on_all() {
-  Turns& all = turns();
-  if (all.is_going_on) return cudaSuccess;  // a host function of an item asks
-  all.is_going_on = true;
-  struct Guard {
-    ~Guard() { turns().is_going_on = false; }
-  } const guard;
-  cudaError_t first = cudaSuccess;
-  for (auto it = all.items.begin(); it != all.items.end();) {
-    const std::shared_ptr<Item> item = *it;
-    if (Session::instance().error() != cudaSuccess) item->is_done = true;  // the context is lost
-    if (!item->is_done && can_run(*item)) {
-      const cudaError_t error = go_on(*item);
-      if (first == cudaSuccess) first = error;
+// False: the host thread has it.
+bool go_on_host(const std::shared_ptr<Item>& item, const HostWork& host) {
+  if (item->is_with_host) return item->began && !is_in_time(*item, "a host function");
+  item->is_with_host = true;
+  run_on_host_thread([item, host, status = Session::instance().error()] {
+    Session& session = Session::instance();
+    {
+      const std::lock_guard lock(session.mutex);
+      if (item->is_done) return;  // the context was lost before its turn
+      item->began = seconds_now();
     }
-    it = item->is_done ? all.items.erase(it) : std::next(it);
-  }
-  return first;
+    if (host.callback != nullptr)
+      host.callback(static_cast<cudaStream_t>(host.stream), status, host.data);
+    else
+      host.function(host.data);
+    const std::lock_guard lock(session.mutex);
+    item->is_done = true;
+    turns().is_still = false;
+    session.mutex.tell_news();
+  });
+  return true;
 }
 
-// Goes on with what rests while the host calls nothing.
-void pump() {
+void add(const std::shared_ptr<Item>& item) {
+  turns().items.push_back(item);
+  if (can_run(*item)) turns().is_still = false;
+}
+
+// The graph's nodes as items; the last one comes after all of them. What changes the graph later changes none.
+std::shared_ptr<Item> add_graph(const std::shared_ptr<Graph>& graph, Items before, bool is_of_blocking) {
+  const auto make = [&](Work work, Items after) {
+    const auto item = std::make_shared<Item>(Item{std::move(work), std::move(after)});
+    item->is_of_blocking = is_of_blocking;
+    return item;
+  };
+  add_unless_done(before, graph->last);
+  for (const auto& [address, value] : graph->defaults) {
+    Fill fill;
+    fill.to = pointer_of(address);
+    fill.value = value;
+    fill.element_bytes = 4;
+    fill.width = 1;
+    add(make(fill, std::exchange(before, {})));
+    before = {turns().items.back()};
+  }
+  struct Made {
+    std::shared_ptr<Item> item;
+    bool has_next = false;
+  };
+  std::unordered_map<const Node*, Made> of;
+  of.reserve(graph->nodes.size());
+  for (const Node& node : graph->nodes) {
+    Items after = node.after.empty() ? before : Items();
+    for (const Node* const one : node.after) {
+      after.push_back(of.at(one).item);
+      of.at(one).has_next = true;
+    }
+    std::shared_ptr<Item>& item = of[&node].item;
+    const auto* const child = std::get_if<ChildWork>(&node.work);
+    if (child != nullptr && node.is_enabled) {
+      item = add_graph(child->graph, std::move(after), is_of_blocking);
+    } else {
+      item = make(node.is_enabled ? node.work : Work(), std::move(after));
+      if (const auto* const event = std::get_if<EventWork>(&item->work)) {
+        if (event->is_record) {
+          forget_event(*event->event);
+          event->event->item = item;
+        } else {
+          add_unless_done(item->after, event->event->item);
+        }
+      }
+      add(item);
+    }
+  }
+  const auto last = make(std::monostate(), graph->nodes.empty() ? std::move(before) : Items());
+  for (const auto& [node, made] : of)
+    if (!made.has_next) last->after.push_back(made.item);
+  last->holds = graph;
+  graph->last = last;
+  add(last);
+  return last;
+}
+
+// What the word says, and then again where it is a loop. False: its body has not ended.
+bool go_on_conditional(Item& item, const ConditionalWork& conditional) {
+  if (!item.began) item.began = seconds_now();
+  if (!is_in_time(item, "a loop of a graph (cudaGraphCondTypeWhile)")) return true;
+  const std::shared_ptr<Graph> body = chosen_body(conditional);
+  item.is_done = body == nullptr || !is_loop(conditional);
+  if (body == nullptr) return true;
+  const std::shared_ptr<Item> end = add_graph(body, {}, item.is_of_blocking);
+  if (item.is_done) {  // nobody asks it again: a place behind the body
+    item.is_done = false;
+    item.work = std::monostate();
+  }
+  item.after = {end};
+  return true;
+}
+
+// One turn of an item that can run. False: it has to wait for others.
+bool go_on(const std::shared_ptr<Item>& item) {
+  try {
+    if (const auto* const launch = std::get_if<LaunchWork>(&item->work);
+        launch != nullptr && (item->under_way != nullptr || may_wait(*launch))) {
+      go_on_launch(*item, *launch);
+      return true;
+    }
+    if (const auto* const host = std::get_if<HostWork>(&item->work)) return go_on_host(item, *host);
+    if (const auto* const conditional = std::get_if<ConditionalWork>(&item->work))
+      return go_on_conditional(*item, *conditional);
+    item->is_done = true;
+    const cudaError_t error = perform(item->work);
+    if (error == cudaErrorNotReady) {
+      if (!item->began) item->began = seconds_now();
+      item->is_done = false;
+      return !is_in_time(*item, "a stream that waits for a word of memory");
+    }
+    if (error != cudaSuccess) fail(*item, error_text(error));
+  } catch (const std::exception& problem) {
+    fail(*item, problem.what());
+  }
+  return true;
+}
+
+// A walk over all of them, from first to last. False: none has moved. One thread walks at a time: others that wait
+// would stand between it and those that ask.
+bool go_on_all() {
   Session& session = Session::instance();
-  std::unique_lock lock(session.mutex);
-  for (;;) {
-    Turns& all = turns();
-    all.has_items.wait(lock, [&] { return !all.items.empty(); });
-    const bool is_silent = std::chrono::steady_clock::now() - all.last_call > kSilence;
-    try {
-      if (is_silent) go_on_all();
-    } catch (const std::exception& problem) {
-      session.add_problem(problem.what(), true);
-    }
-    lock.unlock();
-    std::this_thread::sleep_for(is_silent ? std::chrono::milliseconds(1) : kSilence);
-    lock.lock();
-  }
-}
-
-void add(const std::shared_ptr<Item>& item, StreamState& stream) {
   Turns& all = turns();
-  all.items.push_back(item);
-  item->is_of_blocking = (stream.flags & cudaStreamNonBlocking) == 0;
-  stream.last = item;
-  if (stream.is_legacy) all.last_of_legacy = item;
-  if (!std::exchange(all.has_pump, true)) quiet_thread<std::thread>(pump).detach();
-  all.has_items.notify_all();
-}
-
-bool is_pageable(const void* pointer) { return !is_on_device(pointer) && Blocks::instance().find(pointer) == nullptr; }
-
-// Work that has been done when the call returns, on a GPU too, or that reads what the caller may change then. In the
-// device's own memory both copies and fills are asynchronous.
-bool must_be_done(const StreamState& stream, const Work& work) {
-  if (const auto* const box = std::get_if<Box>(&work)) {
-    const bool is_inside = is_on_device(box->to) && is_on_device(box->from);
-    return !is_inside && (stream.is_legacy || is_pageable(box->to) || is_pageable(box->from));
+  if (all.has_walk) return false;
+  all.has_walk = all.is_still = true;
+  const Clock::time_point began = Clock::now();
+  bool has_moved = false, has_ended = false;
+  for (const std::shared_ptr<Item>& item : Items(all.items.begin(), all.items.end())) {
+    const auto* const host = std::get_if<HostWork>(&item->work);
+    const bool is_callback = host != nullptr && host->callback != nullptr;  // it is told of errors
+    if (session.error() != cudaSuccess && !is_callback) item->is_done = true;
+    if (!item->is_done && can_run(*item) && go_on(item)) {
+      has_moved = true;
+      if (std::holds_alternative<LaunchWork>(item->work)) session.mutex.yield();
+    }
+    if (!item->is_done) continue;
+    item->after.clear();
+    item->holds = nullptr;
+    has_ended = true;
   }
-  if (const auto* const fill = std::get_if<Fill>(&work)) return stream.is_legacy && !is_on_device(fill->to);
-  return std::holds_alternative<ChildWork>(work) || std::holds_alternative<LibraryWork>(work);
+  std::erase_if(all.items, is_done);
+  if (has_moved) all.is_still = false;
+  all.has_walk = false;
+  const Clock::time_point end = Clock::now();
+  all.next_walk = end + (end - began);  // of a host that asks for more and more half of the time
+  if (has_ended) session.mutex.tell_news();
+  return has_moved;
 }
 
-void add_unless_done(Items& items, const std::shared_ptr<Item>& item) {
-  if (item != nullptr && !item->is_done) items.push_back(item);
+// Goes on with what there is while the host calls nothing.
+void pump() {
+  Monitor& mutex = Session::instance().mutex;
+  Turns& all = turns();
+  const std::lock_guard lock(mutex);
+  for (;;) {
+    all.is_pump_asleep = all.items.empty();
+    if (all.is_pump_asleep)
+      mutex.wait_for(std::chrono::hours(1));
+    else if (Clock::now() - all.last_call < kSilence)
+      mutex.wait_for(kSilence);
+    else if (go_on_all())
+      mutex.yield();
+    else
+      mutex.wait_for(kLook);
+  }
+}
+
+void wake_pump() {
+  Turns& all = turns();
+  if (all.items.empty()) return;
+  if (!std::exchange(all.has_pump, true)) quiet_thread<std::thread>(pump).detach();
+  if (std::exchange(all.is_pump_asleep, false)) Session::instance().mutex.tell_news();
+}
+
+/// Nothing that it does waits for others.
+bool is_short(const Work& work) {
+  if (const auto* const launch = std::get_if<LaunchWork>(&work)) return !may_wait(*launch);
+  if (const auto* const library = std::get_if<LibraryWork>(&work)) return !library->is_memory_operation;
+  if (const auto* const event = std::get_if<EventWork>(&work)) return event->is_record;
+  if (const auto* const child = std::get_if<ChildWork>(&work))
+    return (child->graph->last == nullptr || child->graph->last->is_done) &&
+           std::all_of(child->graph->nodes.begin(), child->graph->nodes.end(),
+                       [](const Node& node) { return is_short(node.work); });
+  return !std::holds_alternative<HostWork>(work) && !std::holds_alternative<ConditionalWork>(work);
+}
+
+// Work that has been done when the call returns, on a GPU too: what the host may look at then. In the device's own
+// memory both copies and fills are asynchronous.
+bool must_be_done(const Work& work, bool host_waits) {
+  if (const auto* const box = std::get_if<Box>(&work)) {
+    if (is_pageable(box->to) || (is_pageable(box->from) && !is_on_device(box->to))) return true;
+    return host_waits && !(is_of_device_alone(box->to) && is_of_device_alone(box->from));
+  }
+  if (const auto* const fill = std::get_if<Fill>(&work)) return host_waits && !is_of_device_alone(fill->to);
+  return std::holds_alternative<LibraryWork>(work) && !std::get<LibraryWork>(work).is_memory_operation;
+}
+
+// What is wrong with work that runs later is said now.
+cudaError_t check_ahead(const Work& work) {
+  if (const auto* const box = std::get_if<Box>(&work)) return check(*box);
+  if (const auto* const fill = std::get_if<Fill>(&work)) return check(*fill);
+  if (const auto* const child = std::get_if<ChildWork>(&work))
+    for (const Node& node : child->graph->nodes)
+      if (const cudaError_t error = node.is_enabled ? check_ahead(node.work) : cudaSuccess; error != cudaSuccess)
+        return error;
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -234,58 +333,85 @@ Items unfinished(StreamState& stream) {
   return before;
 }
 
-cudaError_t ask(StreamState& stream, Work work) {
-  turns().last_call = std::chrono::steady_clock::now();
+cudaError_t ask(StreamState& stream, Work work, bool host_waits) {
+  Turns& all = turns();
+  all.last_call = Clock::now();
   if (std::holds_alternative<AllocateWork>(work)) return cudaSuccess;  // it was, when it got its address
   Items before = unfinished(stream);
-  const auto* const launch = std::get_if<LaunchWork>(&work);
-  if (before.empty() && (launch == nullptr || !may_wait(*launch))) return perform(work);
-  if (must_be_done(stream, work)) {
+  const bool is_now = before.empty() && is_short(work);
+  if (is_now && !std::holds_alternative<ChildWork>(work)) return perform(work);
+  if (const cudaError_t error = check_ahead(work); error != cudaSuccess) return error;
+  if (is_now) return perform(work);
+  if (must_be_done(work, host_waits)) {
     const cudaError_t error = finish(before);
     return error != cudaSuccess ? error : perform(work);
   }
-  const auto item = std::make_shared<Item>(Item{std::move(work), std::move(before)});
-  if (const auto* const event = std::get_if<EventWork>(&item->work)) event->event->item = item;
-  if (item->after.empty()) {
-    const cudaError_t error = go_on(*item);
-    if (item->is_done) return error;
+  const bool is_of_blocking = (stream.flags & cudaStreamNonBlocking) == 0;
+  if (const auto* const child = std::get_if<ChildWork>(&work)) {
+    stream.last = add_graph(child->graph, std::move(before), is_of_blocking);
+  } else {
+    if (auto* const box = std::get_if<Box>(&work); box != nullptr && is_pageable(box->from)) keep_aside(*box);
+    const auto item = std::make_shared<Item>(Item{std::move(work), std::move(before)});
+    item->is_of_blocking = is_of_blocking;
+    if (const auto* const event = std::get_if<EventWork>(&item->work)) event->event->item = item;
+    if (item->after.empty() && go_on(item) && item->is_done) return cudaSuccess;
+    add(item);
+    stream.last = item;
   }
-  add(item, stream);
-  return go_on_all();
+  if (stream.is_legacy) all.last_of_legacy = stream.last;
+  if (!all.is_still && Clock::now() >= all.next_walk) go_on_all();
+  wake_pump();
+  return cudaSuccess;
 }
 
 cudaError_t wait_in(StreamState& stream, const std::shared_ptr<Item>& item) {
   Items before = unfinished(stream);
   before.push_back(item);
-  add(std::make_shared<Item>(Item{std::monostate(), std::move(before)}), stream);
+  stream.last = std::make_shared<Item>(Item{std::monostate(), std::move(before)});
+  stream.last->is_of_blocking = (stream.flags & cudaStreamNonBlocking) == 0;
+  if (stream.is_legacy) turns().last_of_legacy = stream.last;
+  add(stream.last);
+  wake_pump();
   return cudaSuccess;
 }
 
 cudaError_t finish(const Items& items) {
-  turns().last_call = std::chrono::steady_clock::now();
-  cudaError_t first = cudaSuccess;
-  while (!turns().is_going_on && std::any_of(items.begin(), items.end(), [](const auto& i) { return !i->is_done; })) {
-    const cudaError_t error = go_on_all();
-    if (first == cudaSuccess) first = error;
+  Session& session = Session::instance();
+  while (session.error() == cudaSuccess && !std::all_of(items.begin(), items.end(), is_done)) {
+    const bool has_moved = go_on_all();
+    turns().last_call = Clock::now();
+    if (has_moved)
+      session.mutex.yield();
+    else
+      session.mutex.wait_for(kLook);
   }
-  turns().last_call = std::chrono::steady_clock::now();
-  return first != cudaSuccess ? first : items.empty() ? cudaSuccess : Session::instance().error();
+  turns().last_call = Clock::now();
+  return items.empty() ? cudaSuccess : session.error();
 }
 
 cudaError_t finish_all() { return finish(all_unfinished()); }
-Items all_unfinished() { return {turns().items.begin(), turns().items.end()}; }
+Items all_unfinished() {
+  Items all;
+  for (const std::shared_ptr<Item>& item : turns().items) add_unless_done(all, item);
+  return all;
+}
 
 std::size_t complete(std::chrono::seconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!turns().is_going_on && !turns().items.empty() && std::chrono::steady_clock::now() < end) {
-    try {
-      go_on_all();
-    } catch (const std::exception& problem) {
-      Session::instance().add_problem(problem.what(), true);
-    }
+  if (is_host_thread()) return 0;  // a host function that ends the program would wait for itself
+  const auto end = Clock::now() + limit;
+  while (!turns().items.empty() && Clock::now() < end)
+    if (!go_on_all()) Session::instance().mutex.wait_for(kLook);
+  return static_cast<std::size_t>(std::count_if(turns().items.begin(), turns().items.end(), [](const auto& item) {
+    return std::holds_alternative<LaunchWork>(item->work) || std::holds_alternative<HostWork>(item->work);
+  }));
+}
+
+void forget_all() {
+  for (const std::shared_ptr<Item>& item : std::exchange(turns().items, {})) {
+    item->is_done = true;
+    item->after.clear();
+    item->holds = nullptr;
   }
-  const auto is_launch = [](const auto& item) { return std::holds_alternative<LaunchWork>(item->work); };
-  return static_cast<std::size_t>(std::count_if(turns().items.begin(), turns().items.end(), is_launch));
 }
 
 cudaError_t wait_for(const Items& items) {
@@ -294,11 +420,12 @@ cudaError_t wait_for(const Items& items) {
   return error;
 }
 
-bool are_done(const Items& items) {
-  if (items.empty()) return true;
-  turns().last_call = std::chrono::steady_clock::now();
+cudaError_t query(const Items& items) {
+  if (items.empty()) return cudaSuccess;
+  turns().last_call = Clock::now();
   go_on_all();
-  return std::all_of(items.begin(), items.end(), [](const auto& item) { return item->is_done; });
+  if (const cudaError_t error = Session::instance().error(); error != cudaSuccess) return error;
+  return std::all_of(items.begin(), items.end(), is_done) ? cudaSuccess : cudaErrorNotReady;
 }
 
 void forget_event(EventState& event) {

@@ -22,7 +22,7 @@ __attribute__((visibility("hidden"))) unsigned char tessera_per_thread = 0;
 namespace tessera::guest {
 namespace {
 
-constexpr int kIf = 0, kSwitch = 2;  // cudaGraphConditionalNodeType, which headers before CUDA 12.8 do not have
+constexpr int kWhile = 1, kSwitch = 2;  // cudaGraphConditionalNodeType, which headers before CUDA 12.8 do not have
 
 std::set<StreamState*>& streams() {
   static auto* const made = new std::set<StreamState*>;
@@ -72,27 +72,13 @@ cudaError_t run_launch(const LaunchWork& launch) {
   return run_launches_of(*kernel.module);  // what the kernel did wrong is said by the next call
 }
 
-cudaError_t run_conditional(const ConditionalWork& conditional) {
-  Session& session = Session::instance();
-  const auto value = [&] {
-    std::uint32_t word = 0;
-    session.device().copy_to_host(&word, conditional.handle, sizeof(word));
-    return word;
-  };
-  if (conditional.kind == kSwitch) {
-    const std::uint32_t chosen = value();
-    return chosen < conditional.bodies.size() ? run(*conditional.bodies[chosen]) : cudaSuccess;
-  }
-  if (conditional.kind == kIf) {
-    const std::size_t chosen = value() != 0 ? 0 : 1;  // the second, where there is one, is the else
-    return chosen < conditional.bodies.size() ? run(*conditional.bodies[chosen]) : cudaSuccess;
-  }
-  for (const double began = now(); value() != 0;) {
-    const cudaError_t error = run(*conditional.bodies.front());
-    if (error != cudaSuccess || session.error() != cudaSuccess) return error;
-    if (now() - began < session.options().max_seconds) continue;
-    session.add_problem("a loop of a graph (cudaGraphCondTypeWhile) takes longer than --max-seconds allows", true);
-    return cudaErrorLaunchTimeout;
+// Of short pieces alone; in the order of the nodes, which stand behind what they depend on.
+cudaError_t run(const Graph& graph) {
+  for (const auto& [address, value] : graph.defaults) Session::instance().device().copy_to_device(address, &value, 4);
+  for (const Node& node : graph.nodes) {
+    const cudaError_t error = node.is_enabled ? perform(node.work) : cudaSuccess;
+    if (error != cudaSuccess) return error;
+    if (Session::instance().error() != cudaSuccess) break;
   }
   return cudaSuccess;
 }
@@ -102,11 +88,12 @@ cudaError_t run_conditional(const ConditionalWork& conditional) {
 StreamState* find_stream(const void* stream) {
   static auto* const legacy = new StreamState{0, 0, 1, nullptr, {}, true, {}};
   const std::uint64_t number = address_of(stream);
-  if (number == 2 || (number == 0 && tessera_per_thread != 0)) {
+  const bool is_default = number == 0 || number == address_of(and_wait());
+  if (number == 2 || (is_default && tessera_per_thread != 0)) {
     static thread_local StreamState* const own = make_stream(0, 0);
     return own;
   }
-  if (number <= 2) return legacy;
+  if (number == 1 || is_default) return legacy;
   auto* const state = static_cast<StreamState*>(const_cast<void*>(stream));
   return streams().contains(state) ? state : nullptr;
 }
@@ -153,7 +140,12 @@ std::shared_ptr<Graph> Graph::clone() const {
 cudaError_t submit(const void* stream, Work work) {
   StreamState* state = nullptr;
   if (const cudaError_t error = usable(stream, state); error != cudaSuccess) return error;
-  if (!state->capture) return ask(*state, std::move(work));
+  if (!state->capture) {
+    if (const auto* const free = std::get_if<FreeWork>(&work))
+      if (const cudaError_t error = Blocks::instance().begin_free(free->pointer, false); error != cudaSuccess)
+        return error;
+    return ask(*state, std::move(work), stream == and_wait());
+  }
   state->tail = {state->capture->graph->add(std::move(work), state->tail)};
   return cudaSuccess;
 }
@@ -164,13 +156,9 @@ cudaError_t perform(const Work& work) {
     cudaError_t operator()(const LaunchWork& launch) const { return run_launch(launch); }
     cudaError_t operator()(const Box& box) const { return copy(box); }
     cudaError_t operator()(const Fill& work) const { return fill(work); }
-    cudaError_t operator()(const HostWork& host) const {
-      host.function(host.data);
-      return cudaSuccess;
-    }
     cudaError_t operator()(const EventWork& event) const {
       EventState& state = *event.event;
-      if (!event.is_record) return state.item == nullptr ? cudaSuccess : finish({state.item});
+      if (!event.is_record) return cudaSuccess;  // its item came after what it waits for
       // A record before this one that has not come is none: the event is of this.
       if (state.item != nullptr && !state.item->is_done) forget_event(state);
       state.item = nullptr;
@@ -180,26 +168,24 @@ cudaError_t perform(const Work& work) {
       state.seconds = session.is_predicting() ? session.predicted_seconds() : now();
       return cudaSuccess;
     }
-    cudaError_t operator()(const ChildWork& child) const { return run(*child.graph); }
     cudaError_t operator()(const AllocateWork&) const { return cudaSuccess; }  // it was, when the node was made
     cudaError_t operator()(const FreeWork& work) const { return Blocks::instance().free(work.pointer); }
     cudaError_t operator()(const LibraryWork& library) const { return library.run(); }
-    cudaError_t operator()(const ConditionalWork& conditional) const { return run_conditional(conditional); }
+    cudaError_t operator()(const HostWork&) const { return cudaErrorUnknown; }  // these two wait for others
+    cudaError_t operator()(const ChildWork& child) const { return run(*child.graph); }
+    cudaError_t operator()(const ConditionalWork&) const { return cudaErrorUnknown; }
   };
   return std::visit(Visitor{}, work);
 }
 
-// Nodes stand behind what they depend on: they were added so, or sorted by who added a dependency.
-cudaError_t run(const Graph& graph) {
-  for (const auto& [address, value] : graph.defaults) Session::instance().device().copy_to_device(address, &value, 4);
-  for (const Node& node : graph.nodes) {
-    if (!node.is_enabled) continue;
-    const cudaError_t error = perform(node.work);
-    if (error != cudaSuccess) return error;
-    if (Session::instance().error() != cudaSuccess) return cudaSuccess;
-  }
-  return cudaSuccess;
+std::shared_ptr<Graph> chosen_body(const ConditionalWork& conditional) {
+  std::uint32_t word = 0;
+  Session::instance().device().copy_to_host(&word, conditional.handle, sizeof(word));
+  // Of an if the second body, where there is one, is the else.
+  const std::size_t chosen = conditional.kind == kSwitch ? word : word != 0 ? 0 : 1;
+  return chosen < conditional.bodies.size() ? conditional.bodies[chosen] : nullptr;
 }
+bool is_loop(const ConditionalWork& conditional) { return conditional.kind == kWhile; }
 
 cudaError_t record(EventState& event, const void* stream, bool is_external) {
   StreamState* state = nullptr;

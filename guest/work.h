@@ -1,7 +1,6 @@
-// What a program asks a stream to do: launches, copies, fills, host functions. It runs inside the call that asks for
-// it, or, while the stream is captured, becomes a node of a graph, which runs the same work each time it is launched.
-// Every order that streams and events may run in is one: the one in which they were asked, but for launches that may
-// wait for others (turns.h).
+// What a program asks a stream to do: launches, copies, fills, host functions. Most of it runs inside the call that
+// asks for it, what may have to wait in turns (turns.h); while the stream is captured it becomes a node of a graph,
+// which runs the same work each time it is launched.
 #pragma once
 
 #include <cstddef>
@@ -34,9 +33,12 @@ struct LaunchWork {
   std::vector<std::byte> arguments;
   std::vector<void*> argument_pointers{};  ///< for those who ask a node
 };
+/// A host function, or a callback of cudaStreamAddCallback, which is told of its stream and of errors.
 struct HostWork {
   void (*function)(void*) = nullptr;
   void* data = nullptr;
+  cudaStreamCallback_t callback = nullptr;
+  void* stream = nullptr;
 };
 struct EventWork {
   EventState* event = nullptr;
@@ -53,7 +55,7 @@ struct FreeWork {
   void* pointer = nullptr;
 };
 /// What a stand-in for a library computes on the host (stand_ins/), or words of memory that a stream writes and waits
-/// for.
+/// for: cudaErrorNotReady where one is not there yet, and then it is run again.
 struct LibraryWork {
   std::function<cudaError_t()> run;
   bool is_memory_operation = false;
@@ -75,10 +77,11 @@ struct Node {
   bool is_enabled = true;
 };
 struct Graph {
-  std::list<Node> nodes;                      ///< in an order that they can run in
+  std::list<Node> nodes;                      ///< behind what they depend on
   std::vector<std::shared_ptr<void>> held{};  ///< references to objects of the program
   /// Words of conditional nodes that each launch begins with: address, value.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> defaults{};
+  std::shared_ptr<Item> last{};  ///< of the launch of it that was asked for last (turns.h)
   Node* add(Work work, std::vector<Node*> after);
   std::shared_ptr<Graph> clone() const;
 };
@@ -110,6 +113,8 @@ struct EventState {
   std::shared_ptr<Item> item{};  ///< that records it
 };
 
+/// In the place of a stream: the default one, and the call returns when the work is done (cudaMemcpy).
+inline cudaStream_t and_wait() { return reinterpret_cast<cudaStream_t>(std::uintptr_t{3}); }
 /// 1 is the legacy default stream, 2 the calling thread's own, and 0 one of them: the thread's own in programs that
 /// were compiled with --default-stream per-thread. Null: there is no such stream.
 StreamState* find_stream(const void* stream);
@@ -120,10 +125,13 @@ cudaError_t destroy_stream(const void* stream);
 
 /// Runs the work or keeps it.
 cudaError_t submit(const void* stream, Work work);
+/// Runs work that waits for nobody: no host function, no graph that has one.
 cudaError_t perform(const Work& work);
+/// What the word says now; null: none of the bodies.
+std::shared_ptr<Graph> chosen_body(const ConditionalWork& conditional);
+bool is_loop(const ConditionalWork& conditional);
 /// The launch may wait for another one, or for the host.
 bool may_wait(const LaunchWork& launch);
-cudaError_t run(const Graph& graph);
 /// Of a captured stream an event is a place in its graph; `is_external`: it becomes a node of its own.
 cudaError_t record(EventState& event, const void* stream, bool is_external);
 cudaError_t wait(const void* stream, EventState& event, bool is_external);

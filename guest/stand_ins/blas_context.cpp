@@ -119,16 +119,16 @@ const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatu
 
 #define TESSERA_MOVES(Suffix, Int)                                                                                     \
   cublasStatus_t cublasSetVector##Suffix(Int n, Int bytes, const void* x, Int incx, void* y, Int incy) {               \
-    return move_vector("cublasSetVector", nullptr, n, bytes, x, incx, y, incy);                                        \
+    return move_vector("cublasSetVector", and_wait(), n, bytes, x, incx, y, incy);                                     \
   }                                                                                                                    \
   cublasStatus_t cublasGetVector##Suffix(Int n, Int bytes, const void* x, Int incx, void* y, Int incy) {               \
-    return move_vector("cublasGetVector", nullptr, n, bytes, x, incx, y, incy);                                        \
+    return move_vector("cublasGetVector", and_wait(), n, bytes, x, incx, y, incy);                                     \
   }                                                                                                                    \
   cublasStatus_t cublasSetMatrix##Suffix(Int rows, Int cols, Int bytes, const void* a, Int lda, void* b, Int ldb) {    \
-    return move_matrix("cublasSetMatrix", nullptr, rows, cols, bytes, a, lda, b, ldb);                                 \
+    return move_matrix("cublasSetMatrix", and_wait(), rows, cols, bytes, a, lda, b, ldb);                              \
   }                                                                                                                    \
   cublasStatus_t cublasGetMatrix##Suffix(Int rows, Int cols, Int bytes, const void* a, Int lda, void* b, Int ldb) {    \
-    return move_matrix("cublasGetMatrix", nullptr, rows, cols, bytes, a, lda, b, ldb);                                 \
+    return move_matrix("cublasGetMatrix", and_wait(), rows, cols, bytes, a, lda, b, ldb);                              \
   }                                                                                                                    \
   cublasStatus_t cublasSetVectorAsync##Suffix(Int n, Int bytes, const void* x, Int incx, void* y, Int incy,            \
                                               cudaStream_t stream) {                                                   \

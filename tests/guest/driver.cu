@@ -116,6 +116,7 @@ void graphs(CUmodule module) {
   check(cuGraphExecMemsetNodeSetParams(exec, nodes[1], &fill, nullptr) == CUDA_ERROR_INVALID_VALUE, "another kind");
   check(cuGraphNodeSetEnabled(exec, nodes[1], 0) == CUDA_SUCCESS, "disable");
   cuGraphLaunch(exec, stream);
+  cuStreamSynchronize(stream);
   check(host == 6 * 11 + 3 && calls == 2, "changed");
   CUgraphExecUpdateResultInfo result{};
   check(cuGraphKernelNodeSetParams(nodes[1], &kernel) == CUDA_SUCCESS, "cuGraphKernelNodeSetParams");
@@ -123,6 +124,7 @@ void graphs(CUmodule module) {
         "update");
   cuGraphNodeSetEnabled(exec, nodes[1], 1);
   cuGraphLaunch(exec, stream);
+  cuStreamSynchronize(stream);
   check(host == (5 * 11 + 3) * 11 + 3 && calls == 3, "updated");
   check(cuGraphExecDestroy(exec) == CUDA_SUCCESS, "destroy");
 
@@ -158,6 +160,7 @@ void graphs(CUmodule module) {
         "a node of a semaphore");
   check(cuGraphInstantiate(&exec, outer, 0) == CUDA_SUCCESS && cuGraphLaunch(exec, stream) == CUDA_SUCCESS, "launch");
   unsigned after_child = 0;
+  cuStreamSynchronize(stream);
   cuMemcpyDtoH(&after_child, value, 4);
   check(host == (5 * 11 + 3) * 11 + 3 && calls == 4 && after_child == host * 11 + 3, "a graph in a graph");
   cuGraphExecDestroy(exec);
@@ -193,6 +196,7 @@ void graphs(CUmodule module) {
   check(cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS, "instantiate what was captured");
   host = 0;
   for (int i = 0; i < 2; ++i) cuGraphLaunch(exec, stream);
+  cuStreamSynchronize(stream);
   check(host == 2 * 11 + 3, "captured");
   check(cuGraphLaunch(nullptr, stream) == CUDA_ERROR_INVALID_HANDLE, "no graph");
   cuGraphExecDestroy(exec);

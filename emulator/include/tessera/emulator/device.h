@@ -86,6 +86,8 @@ class EmulatedDevice final : public Device, public PointerProbe {
   bool is_capturing(Stream stream) override;
   std::uintptr_t current_context() override;
   std::string why_unusable(DevicePointer pointer) override;
+  /// All of these bytes belong to live allocations: a copy or fill there is none of a bad address.
+  bool is_allocated(DevicePointer pointer, std::size_t bytes) const;
   std::unique_ptr<LoadedImage> load(const Image& image) override;
   void encode(const ResolvedTensorMap& map, TensorMapObject& out) override;
   void launch(const LaunchRequest& request, Stream stream) override;
