@@ -181,9 +181,11 @@ using namespace tessera::guest;
 
 extern "C" {
 
-cudaError_t cudaMemPrefetchAsync_v2(const void* pointer, std::size_t bytes, cudaMemLocation location, unsigned,
+cudaError_t cudaMemPrefetchAsync_v2(const void* pointer, std::size_t bytes, cudaMemLocation location, unsigned flags,
                                     cudaStream_t stream) {
-  return called(__func__, [&] { return prefetch(pointer, bytes, location, stream); });
+  return called(__func__, [&]() -> cudaError_t {
+    return flags != 0 ? cudaErrorInvalidValue : prefetch(pointer, bytes, location, stream);
+  });
 }
 cudaError_t cudaMemAdvise_v2(const void* pointer, std::size_t bytes, cudaMemoryAdvise advice,
                              cudaMemLocation location) {
@@ -194,7 +196,7 @@ cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t bytes, cudaMem
                                  cudaStream_t stream) {
   const bool is_old = is_program_of_cuda_12();
   if (is_old) location = device_place(static_cast<int>(location.type));
-  return cudaMemPrefetchAsync_v2(pointer, bytes, location, flags, is_old ? nullptr : stream);
+  return cudaMemPrefetchAsync_v2(pointer, bytes, location, is_old ? 0 : flags, is_old ? nullptr : stream);
 }
 cudaError_t cudaMemAdvise(const void* pointer, std::size_t bytes, cudaMemoryAdvise advice, cudaMemLocation location) {
   if (is_program_of_cuda_12()) location = device_place(static_cast<int>(location.type));
@@ -214,8 +216,11 @@ cudaError_t cudaMemRangeGetAttributes(void** data, std::size_t* bytes, cudaMemRa
     return cudaSuccess;
   });
 }
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void*, std::size_t, unsigned) {
-  return called(__func__, [&] { return awaitable(stream); });
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void*, std::size_t, unsigned flags) {
+  return called(__func__, [&]() -> cudaError_t {
+    const bool is_known = flags == cudaMemAttachGlobal || flags == cudaMemAttachHost || flags == cudaMemAttachSingle;
+    return is_known ? awaitable(stream) : cudaErrorInvalidValue;
+  });
 }
 
 // The driver's: kinds of advice and attributes have the same numbers.

@@ -102,8 +102,9 @@ std::size_t* count_of(cudaGraphEdgeData* edges, std::size_t* count) {
 extern "C" {
 
 // Graphs and their nodes.
-cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned) {
-  return called(__func__, [&] {
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
+  return called(__func__, [&]() -> cudaError_t {
+    if (graph == nullptr || flags != 0) return cudaErrorInvalidValue;
     *graph = reinterpret_cast<cudaGraph_t>(keep_graph(std::make_shared<Graph>()));
     return cudaSuccess;
   });
@@ -372,8 +373,11 @@ cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node, 
 // Instantiated graphs.
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   return called(__func__, [&]() -> cudaError_t {
+    constexpr unsigned long long kKnown = cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUpload |
+                                          cudaGraphInstantiateFlagDeviceLaunch |
+                                          cudaGraphInstantiateFlagUseNodePriority;
     const std::shared_ptr<Graph> of = find_graph(graph);
-    if (!of) return cudaErrorInvalidValue;
+    if (!of || exec == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
     const cudaError_t error = instantiate(*of, reinterpret_cast<GraphExec*&>(*exec));
     if (error == cudaSuccess) exec_of(*exec)->flags = flags;
     return error;

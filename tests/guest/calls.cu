@@ -261,6 +261,7 @@ static void words() {
     *static_cast<volatile int*>(pinned) = 3;
   });
   GOOD(cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(pinned), 3, CU_STREAM_WAIT_VALUE_EQ));
+  OK(cudaStreamSynchronize(stream));
   CHECK(*pinned == 3);
   writer.join();
   // In a graph.
@@ -273,6 +274,58 @@ static void words() {
   CHECK(at(5) == 0);
   OK(cudaGraphLaunch(exec, stream));
   CHECK(at(5) == 5);
+}
+
+// Memory of the other side, flags that there are not: as a GPU's runtime answers.
+static void refusals() {
+  int *pinned = nullptr, *own = nullptr, *managed = nullptr;
+  OK(cudaMallocHost(&pinned, 64));
+  OK(cudaMalloc(&own, 64));
+  OK(cudaMallocManaged(&managed, 64));
+  GIVES(cudaFree(pinned), cudaErrorInvalidValue);
+  GIVES(cudaFreeHost(own), cudaErrorInvalidValue);
+  GIVES(cudaFreeHost(managed), cudaErrorInvalidValue);
+  GIVES(cudaFreeHost(pinned + 1), cudaErrorInvalidValue);
+  GIVES(cudaFree(own + 1), cudaErrorInvalidValue);
+  GIVES(cudaFreeAsync(pinned, stream), cudaErrorInvalidValue);
+  check(cuMemFree(reinterpret_cast<CUdeviceptr>(pinned)) == CUDA_ERROR_INVALID_VALUE, __LINE__);
+  check(cuMemFreeHost(own) == CUDA_ERROR_INVALID_VALUE, __LINE__);
+  void* found = nullptr;
+  GIVES(cudaHostGetDevicePointer(&found, pinned, 1), cudaErrorInvalidValue);
+  OK(cudaFreeHost(pinned));
+  OK(cudaFree(own));
+  OK(cudaFree(managed));
+  OK(cudaFreeHost(nullptr));
+  GIVES(cudaFree(own), cudaErrorInvalidValue);
+  GIVES(cudaFreeHost(pinned), cudaErrorInvalidValue);
+  GIVES(cudaMallocManaged(&managed, 64, 0), cudaErrorInvalidValue);
+  GIVES(cudaMallocManaged(&managed, 64, 4), cudaErrorInvalidValue);
+  GIVES(cudaHostAlloc(&pinned, 64, 64), cudaErrorInvalidValue);
+  CUdeviceptr address = 0;
+  check(cuMemAllocManaged(&address, 64, 7) == CUDA_ERROR_INVALID_VALUE, __LINE__);
+  cudaStream_t none = nullptr;
+  GIVES(cudaStreamCreateWithFlags(&none, 2), cudaErrorInvalidValue);
+  GIVES(cudaStreamCreateWithPriority(&none, 8, 0), cudaErrorInvalidValue);
+  GIVES(cudaStreamAttachMemAsync(stream, managed, 0, 3), cudaErrorInvalidValue);
+  cudaEvent_t event = nullptr;
+  GIVES(cudaEventCreateWithFlags(&event, 8), cudaErrorInvalidValue);
+  GIVES(cudaEventCreateWithFlags(&event, cudaEventInterprocess), cudaErrorInvalidValue);
+  GIVES(cudaSetDeviceFlags(3), cudaErrorInvalidValue);
+  GIVES(cudaSetDeviceFlags(0x400), cudaErrorInvalidValue);
+  OK(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  GIVES(cudaGraphCreate(&graph, 1), cudaErrorInvalidValue);
+  OK(cudaGraphCreate(&graph, 0));
+  GIVES(cudaGraphInstantiate(&exec, graph, 64), cudaErrorInvalidValue);
+  OK(cudaGraphDestroy(graph));
+  int blocks = 0;
+  GIVES(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, add, 32, 0, 2), cudaErrorInvalidValue);
+  GIVES(cudaFuncSetAttribute(add, static_cast<cudaFuncAttribute>(99), 1), cudaErrorInvalidValue);
+  const CUdeviceptr word = reinterpret_cast<CUdeviceptr>(data);
+  check(cuStreamWaitValue32(stream, word, 1, 8) == CUDA_ERROR_INVALID_VALUE, __LINE__);
+  check(cuStreamWriteValue32(stream, word, 1, 4) == CUDA_ERROR_INVALID_VALUE, __LINE__);
+  check(cuMemsetD8(reinterpret_cast<CUdeviceptr>(&blocks), 1, 4) == CUDA_ERROR_INVALID_VALUE, __LINE__);
 }
 
 static void parts_of_the_device() {
@@ -378,6 +431,7 @@ int main() {
   batches();
   forms_by_version();
   words();
+  refusals();
   parts_of_the_device();
   logs();
   names_of_errors();
