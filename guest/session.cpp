@@ -175,7 +175,12 @@ void Session::add_problem(const std::string& text, bool is_refusal) {
 
 void Session::note_copy(const void* bytes, std::size_t count, bool is_shared) {
   if (!options_.hashes_copies) return;
-  append(OrderedJson{{"kind", "copy"}, {"bytes", count}, {"hash", hash_of(bytes, count)}, {"is_shared", is_shared}}
+  append(OrderedJson{{"kind", "copy"},
+                     {"bytes", count},
+                     {"hash", hash_of(bytes, count)},
+                     {"is_shared", is_shared},
+                     {"process", getpid()},
+                     {"threads", num_threads_}}
              .dump());
 }
 
