@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "cli/call.h"
+#include "tessera/emulator/gpu_limits.h"
 #include "tessera/error.h"
 
 namespace tessera::cli {
@@ -221,6 +222,8 @@ std::string guest_folder() {
 
 ProgramReport run_program(const Call& call, const std::vector<std::string>& program, const ProgramFlags& flags,
                           const EmulatorFlags& emulation) {
+  if (const std::string wrong = emulator::contradiction(flags.gpu, flags.arch); !wrong.empty())
+    throw Error(ErrorKind::usage, wrong);
   if (guest_folder().empty())
     throw Error(ErrorKind::unsupported,
                 "emulate -- PROGRAM: this build has no libtessera_guest.so: it needs the CUDA toolkit's headers when "

@@ -9,7 +9,7 @@
 namespace tessera::guest {
 
 struct Options {
-  std::string gpu;   ///< "H200", a name of gpus.h; empty: what the architecture suggests
+  std::string gpu;   ///< "H200", a name of gpu_limits.h; empty: what the architecture suggests
   std::string arch;  ///< "sm_100a"; empty: the GPU's
   emulator::Schedule schedule = emulator::Schedule::fair;
   std::uint64_t seed = 1;

@@ -46,8 +46,8 @@ Session& Session::instance() {
 }
 
 Session::Session() : options_(Options::from_environment()) {
-  gpu_ = find_gpu(options_.gpu, options_.arch);
-  if (const std::string wrong = contradiction(options_.gpu, options_.arch); !wrong.empty()) {
+  gpu_ = emulator::find_gpu(options_.gpu, options_.arch);
+  if (const std::string wrong = emulator::contradiction(options_.gpu, options_.arch); !wrong.empty()) {
     std::fprintf(stderr, "tessera: %s\n", wrong.c_str());
     append(OrderedJson{{"kind", "problem"}, {"is_refusal", true}, {"text", wrong}}.dump());
     _exit(2);

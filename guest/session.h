@@ -16,13 +16,15 @@
 #include <utility>
 #include <vector>
 
-#include "guest/gpus.h"
 #include "guest/monitor.h"
 #include "guest/options.h"
 #include "guest/tally.h"
 #include "tessera/emulator/device.h"
+#include "tessera/emulator/gpu_limits.h"
 
 namespace tessera::guest {
+
+using emulator::Gpu;
 
 class Session {
  public:

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <random>
 
-#include "guest/gpus.h"
+#include "tessera/emulator/gpu_limits.h"
 #include "tessera/error.h"
 
 namespace tessera::guest {
@@ -133,6 +133,7 @@ TEST_CASE("damage is an error or a text, never a read beyond the end") {
 }
 
 TEST_CASE("GPUs by their words and by targets") {
+  using namespace emulator;
   CHECK(find_gpu("", "")->word == "H100");
   CHECK(find_gpu("rtx 5090", "")->arch == "sm_120a");
   CHECK(find_gpu("", "sm_103f")->word == "B300");

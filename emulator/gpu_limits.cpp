@@ -1,11 +1,11 @@
-#include "guest/gpus.h"
+#include "tessera/emulator/gpu_limits.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 
-namespace tessera::guest {
+namespace tessera::emulator {
 namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30, kMiB = std::int64_t{1} << 20;
@@ -62,4 +62,4 @@ std::string contradiction(std::string_view word, std::string_view arch) {
   return "";
 }
 
-}  // namespace tessera::guest
+}  // namespace tessera::emulator

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera::guest {
+namespace tessera::emulator {
 
 struct Gpu {
   std::string_view word;  ///< as the flag names it
@@ -29,4 +29,4 @@ const Gpu* find_gpu(std::string_view word, std::string_view arch) noexcept;
 /// What is wrong with the two words of a user, with those that there are; empty: nothing.
 std::string contradiction(std::string_view word, std::string_view arch);
 
-}  // namespace tessera::guest
+}  // namespace tessera::emulator
