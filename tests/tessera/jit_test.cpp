@@ -27,13 +27,15 @@ class CountingCompiler final : public Compiler {
  public:
   std::atomic<int> compiles{0};
   std::atomic<int> delay_ms{0};
-  std::string fail_on;  ///< compiles of a bundle whose program text holds this fail
+  std::atomic<bool> is_held{false};  ///< compiles wait until it is false and notified
+  std::string fail_on;               ///< compiles of a bundle whose program text holds this fail
 
   const CompilerIdentity& identity() const override { return identity_; }
   const std::vector<std::string>& architectures() const override { return architectures_; }
   Image compile(const SourceBundle& bundle) override {
     ++compiles;
     std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms.load()));
+    is_held.wait(true);
     if (!fail_on.empty() && bundle.entries.front().find(fail_on) != std::string::npos) {
       throw Error(ErrorKind::compile, "planted failure");
     }
@@ -235,14 +237,31 @@ TEST_CASE("jit: two compiles whose event functions ask for each other's kernel")
 
 TEST_CASE("jit: a waiter gives up at the time limit, the compile does not") {
   const Fixture fixture;
-  fixture.compiler->delay_ms = 300;
   const auto jit = fixture.jit({.compile_time_limit = std::chrono::milliseconds(20)});
+  struct Hold {
+    explicit Hold(std::atomic<bool>& of) : is_held(of) { is_held = true; }
+    ~Hold() { release(); }
+    void release() {
+      is_held = false;
+      is_held.notify_all();
+    }
+    std::atomic<bool>& is_held;
+  } hold(fixture.compiler->is_held);
   const Error error = error_of([&] { jit->kernel(Fmha{}); });
   CHECK(error.kind() == ErrorKind::compile);
   CHECK(std::string(error.what()).find("not compiled within 20 ms") != std::string::npos);
   CHECK(error_of([&] { jit->kernel(Fmha{}); }).kind() == ErrorKind::compile);  // waits for the same compile again
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
-  CHECK_NOTHROW(jit->kernel(Fmha{}));
+  hold.release();
+  bool is_served = false;
+  for (int tries = 0; tries < 3000 && !is_served; ++tries) {  // a minute: who is slow gives up again
+    try {
+      jit->kernel(Fmha{});
+      is_served = true;
+    } catch (const Error& again) {
+      CHECK(again.kind() == ErrorKind::compile);
+    }
+  }
+  CHECK(is_served);
   CHECK(fixture.compiler->compiles == 1);
 }
 
