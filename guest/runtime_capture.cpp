@@ -23,7 +23,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return called(__func__, [&] {
     std::shared_ptr<Graph> made;
     const cudaError_t error = end_capture(stream, made);
-    *graph = made ? reinterpret_cast<cudaGraph_t>(keep_graph(made)) : nullptr;
+    // Null: of a capture to a graph that the program has.
+    if (graph != nullptr) *graph = made ? reinterpret_cast<cudaGraph_t>(keep_graph(made)) : nullptr;
     return error;
   });
 }

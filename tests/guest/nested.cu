@@ -2,6 +2,7 @@
 // are wrong.
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdio>
 #include <vector>
 
@@ -96,7 +97,11 @@ static void conditional_nodes(int* value) {
   OK(cudaGraphConditionalHandleCreate(&chosen, graph, 0, 0));
   const cudaGraphNode_t first = add_conditional(graph, nullptr, again, cudaGraphCondTypeWhile, 1, &loop);
   const cudaGraphNode_t down = add_kernel(loop, nullptr, reinterpret_cast<void*>(count_down), again, value);
-  add_kernel(loop, down, reinterpret_cast<void*>(add), value + 1, 1);
+  const cudaGraphNode_t added = add_kernel(loop, down, reinterpret_cast<void*>(add), value + 1, 1);
+  static std::atomic<int> turns{0};  // of a host function in the loop
+  const cudaHostNodeParams counts{[](void*) { ++turns; }, nullptr};
+  cudaGraphNode_t counted = nullptr;
+  OK(cudaGraphAddHostNode(&counted, loop, &added, 1, &counts));
   const cudaGraphNode_t second = add_conditional(graph, first, which, cudaGraphCondTypeIf, 2, branches);
   add_kernel(branches[0], nullptr, reinterpret_cast<void*>(add), value + 2, 1);
   add_kernel(branches[1], nullptr, reinterpret_cast<void*>(add), value + 2, 100);
@@ -111,6 +116,7 @@ static void conditional_nodes(int* value) {
     OK(cudaGraphLaunch(exec, nullptr));
     int found[4];
     OK(cudaMemcpy(found, value, sizeof(found), cudaMemcpyDeviceToHost));
+    CHECK(turns == 5 * launch);
     CHECK(found[0] == 0 && found[1] == 5 * launch && found[2] == 100 * launch && found[3] == 12 * launch);
   }
 }

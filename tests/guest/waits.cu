@@ -141,6 +141,27 @@ static void graphs_in_two_streams() {
   OK(cudaGraphDestroy(graph));
 }
 
+// Into a graph that the program has: the end of the capture gives no other one.
+static void capture_to_a_graph() {
+  clear();
+  Gate gate;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  OK(cudaGraphCreate(&graph, 0));
+  OK(cudaStreamBeginCaptureToGraph(a, graph, nullptr, nullptr, 0, cudaStreamCaptureModeGlobal));
+  OK(cudaLaunchHostFunc(a, pass, &gate));
+  add<<<1, 1, 0, a>>>(data, 1);
+  OK(cudaStreamEndCapture(a, nullptr));
+  OK(cudaGraphInstantiate(&exec, graph, 0));
+  OK(cudaGraphLaunch(exec, a));
+  CHECK(at(0) == 0);
+  gate.is_open = true;
+  OK(cudaStreamSynchronize(a));
+  CHECK(at(0) == 1);
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaGraphDestroy(graph));
+}
+
 // While one thread waits, another one asks for what it waits for.
 static void threads() {
   clear();
@@ -317,6 +338,7 @@ int main(int argc, char** argv) {
   }
   host_functions();
   graphs_in_two_streams();
+  capture_to_a_graph();
   threads();
   copies();
   errors_ahead();
