@@ -2,8 +2,8 @@
 
 cuda.bindings (cuda-python 13) has a static CUDA runtime inside, without names to find its functions by. Its Cython modules
 hand each other those functions as capsules, by name: here each is replaced by one with the emulated GPU's function of
-that name, between the import of the module that gives them and that of the one that takes them. The driver's API and
-NVRTC need nothing. A sitecustomize of the user's own runs afterwards.
+that name, between the import of the module that gives them and that of the one that takes them. The driver's API
+needs nothing. A sitecustomize of the user's own runs afterwards.
 """
 
 import ctypes
@@ -12,7 +12,11 @@ import importlib.util
 import os
 import sys
 
-_GIVERS = ("cuda.bindings._internal.runtime", "cuda.bindings._internal.runtime_ptds")
+_GIVERS = tuple(
+    name + threads
+    for name in ("cuda.bindings._internal.runtime", "cuda.bindings._bindings.cyruntime")  # the latter in 13.0
+    for threads in ("", "_ptds")
+) + ("cuda.bindings._bindings.cynvrtc",)
 _kept = []  # names of capsules live as long as these
 
 
@@ -33,6 +37,10 @@ def _redirect(module):
         _kept.append(kind)
         address = ctypes.cast(getattr(emulated, name[1:]), ctypes.c_void_p)
         functions[name] = api.PyCapsule_New(address, ctypes.cast(kind, ctypes.c_char_p), None)
+    # In the place of machine code the PTX of the same compile (guest/nvrtc.cpp), where NVRTC is asked by its handle.
+    for code, text in (("_nvrtcGetCUBIN", "_nvrtcGetPTX"), ("_nvrtcGetCUBINSize", "_nvrtcGetPTXSize")):
+        if code in functions and text in functions:
+            functions[code] = functions[text]
 
 
 class _Finder:
