@@ -30,6 +30,7 @@ struct Option {
   bool has_number;
   void (*set)(RowStep&, int);
   std::optional<int> (*get)(const RowStep&);
+  bool is_magnitude = false;  ///< the number is a decimal one, kept in millionths, or the word yarn
 };
 
 template <RowPart... kKinds>
@@ -150,6 +151,8 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return unless(s.low, 1); }},
     {"high", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.high = value; },
      [](const RowStep& s) { return unless(s.high, s.scaling == RopeScaling::yarn ? 32 : 4); }},
+    {"magnitude", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.magnitude = value; },
+     [](const RowStep& s) { return unless(s.magnitude, kOneMagnitude); }, true},
     {"row", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.block = 0; },
      [](const RowStep& s) { return when(s.block == 0); }},
     {"tensor", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.block = -1; },
@@ -357,6 +360,30 @@ class ChainReader {
     return value;
   }
 
+  /// 1.2772589 in millionths, or yarn.
+  int magnitude() {
+    constexpr std::string_view kYarn = "yarn";
+    if (text_.substr(at_, kYarn.size()) == kYarn) {
+      at_ += kYarn.size();
+      return kYarnMagnitude;
+    }
+    const std::size_t first = at_;
+    const auto is_digit = [&] {
+      return at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0;
+    };
+    long long value = 0;
+    int places = -1;
+    for (; is_digit() || (places < 0 && at_ > first && text_.substr(at_, 1) == "."); ++at_) {
+      if (text_[at_] != '.') value = std::min(value * 10 + (text_[at_] - '0'), 1000LL * kOneMagnitude);
+      if (places >= 0 || text_[at_] == '.') ++places;
+    }
+    for (int i = std::max(places, 0); i < 6; ++i) value *= 10;
+    if (at_ == first || places == 0 || places > 6 || value < 1 || value >= 1000LL * kOneMagnitude)
+      refuse(first, at_ == first ? word().size() : at_ - first,
+             "a number above 0 and below 1000, of at most six decimal places, or yarn is expected here", {});
+    return static_cast<int>(value);
+  }
+
   /// What was read in parentheses: a word, columns or a lone number, and what it has set.
   struct Seen {
     std::size_t first = 0, length = 0;
@@ -412,7 +439,7 @@ class ChainReader {
       if (at_ == text_.size() || text_[at_] != '=')
         refuse(first, name.size(), fmt::format("{}=NUMBER is expected", name), {});
       ++at_;
-      option.set(step, number());
+      option.set(step, option.is_magnitude ? magnitude() : number());
       return {.first = first, .length = at_ - first, .option = &option, .value = option.get(step), .kind = name};
     }
     refuse(first, name.size(),
@@ -425,6 +452,14 @@ class ChainReader {
   std::string_view text_;
   std::size_t at_ = 0;
 };
+
+std::string magnitude_text(int millionths) {
+  if (millionths == kYarnMagnitude) return "yarn";
+  std::string text = fmt::format("{}.{:06}", millionths / kOneMagnitude, millionths % kOneMagnitude);
+  while (text.back() == '0') text.pop_back();
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
 
 std::string_view word_of(const RowStep& step) {
   for (const PartWord& part : part_words())
@@ -449,7 +484,12 @@ std::string text_of(const RowStep& step) {
     if (!option.is_for(step)) continue;
     const std::optional<int> value = option.get(step);
     if (!value) continue;
-    options.push_back(option.has_number ? fmt::format("{}={}", option.word, *value) : std::string(option.word));
+    if (!option.has_number) {
+      options.emplace_back(option.word);
+      continue;
+    }
+    options.push_back(
+        fmt::format("{}={}", option.word, option.is_magnitude ? magnitude_text(*value) : std::to_string(*value)));
   }
   const std::string_view word = word_of(step);
   return options.empty() ? std::string(word) : fmt::format("{}({})", word, fmt::join(options, ","));

@@ -48,7 +48,11 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
       RowStep plain = step, usual{.kind = RowPart::rope, .first = step.first, .last = step.last};
       plain.has_table = plain.is_halves = plain.is_inverse = false;
       if (step.has_table && plain != usual)
-        return "rope of a table with a base or a scaling: the table says how far each position turns";
+        return "rope of a table with a base, a scaling or a magnitude: the table says how far each position turns";
+      if (step.magnitude == kYarnMagnitude && step.scaling != RopeScaling::yarn)
+        return "rope with magnitude=yarn and no yarn=N: it is 0.1 ln(N) + 1";
+      if (step.magnitude != kYarnMagnitude && step.magnitude < 1)
+        return fmt::format("rope with a magnitude of {} millionths: more than 0 needed", step.magnitude);
       break;
     }
     case RowPart::scaled_8:

@@ -372,7 +372,7 @@ class Walk {
   void turn(const RowStep& s, const RowStepNames& names) {
     const double position = tensor("positions").at(row_ / run_.heads);
     const std::int64_t half = width(s) / 2;
-    const double magnitude = s.scaling == RopeScaling::yarn && s.stretch > 1 ? 0.1 * std::log(s.stretch) + 1 : 1;
+    const double magnitude = rope_magnitude(s);
     for (std::int64_t pair = 0; pair < half; ++pair) {
       if (s.has_table) {
         const auto row = static_cast<std::int64_t>(position);
@@ -453,6 +453,12 @@ double rope_frequency(const RowStep& step, std::int64_t columns, std::int64_t pa
   const double high = std::min(static_cast<double>(columns - 1), std::ceil(dimension(step.low)));
   const double ramp = std::clamp((static_cast<double>(pair) - low) / (high == low ? 0.001 : high - low), 0.0, 1.0);
   return slow * ramp + plain * (1 - ramp);
+}
+
+double rope_magnitude(const RowStep& step) {
+  const double forward =
+      step.magnitude == kYarnMagnitude ? 1 + 0.1 * std::log(static_cast<double>(step.stretch)) : step.magnitude / 1e6;
+  return step.is_inverse ? 1 / forward : forward;
 }
 
 RowValues rows_reference(const RowsRun& run, const std::map<std::string, Tensor>& in, std::int64_t row, int count) {

@@ -72,6 +72,9 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
 /// base^(-2 pair / columns), stretched as the step says; radians per position.
 double rope_frequency(const RowStep& step, std::int64_t columns, std::int64_t pair);
 
+/// What its cosines and sines are multiplied with: the magnitude, and 1 / the magnitude where it is an inverse.
+double rope_magnitude(const RowStep& step);
+
 /// The row behind step `count` of the chain, and the errors that it may have.
 struct RowValues {
   std::vector<double> v, e;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -149,6 +150,16 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
       }
       change(step.is_inverse ? "rope turns forward, its inverse is right" : "rope turns the wrong way round",
              [](RowStep& s) { s.is_inverse = !s.is_inverse; });
+      if (step.magnitude != kOneMagnitude) {
+        change("rope's magnitude is left out", [](RowStep& s) { s.magnitude = kOneMagnitude; });
+        if (step.is_inverse)
+          list.push_back({"the inverse rope multiplies by the magnitude, and does not divide", [number](Scene& s) {
+                            RowStep& rope = s.run.chain.steps[number];
+                            rope.magnitude = static_cast<int>(std::lround(1e6 * rope_magnitude(rope)));
+                          }});
+      } else if (step.scaling == RopeScaling::yarn) {
+        change("cosines and sines have yarn's factor, 0.1 ln(N) + 1", [](RowStep& s) { s.magnitude = kYarnMagnitude; });
+      }
       change(step.is_halves ? "rope turns pairs (2i, 2i + 1), not (i, i + d / 2)"
                             : "rope turns pairs (i, i + d / 2), not (2i, 2i + 1)",
              [](RowStep& s) { s.is_halves = !s.is_halves; });

@@ -131,6 +131,8 @@ std::string initialiser_of_step(const RowStep& step) {
   number("trained", step.trained, usual.trained);
   number("low", step.low, usual.low);
   number("high", step.high, usual.high);
+  add("magnitude", step.magnitude, usual.magnitude,
+      step.magnitude == kYarnMagnitude ? "kYarnMagnitude" : std::to_string(step.magnitude));
   number("hidden", step.hidden, usual.hidden);
   number("iterations", step.iterations, usual.iterations);
   flag("has_product", step.has_product, usual.has_product);

@@ -50,7 +50,9 @@ std::vector<std::uint64_t> rope_turns(const RowStep& step, int columns) {
 }
 
 double rope_magnitude(const RowStep& step) {
-  return step.scaling == RopeScaling::yarn && step.stretch > 1 ? 0.1 * std::log(step.stretch) + 1 : 1;
+  const double forward = step.magnitude == kYarnMagnitude ? 0.1 * std::log(step.stretch) + 1
+                                                          : static_cast<double>(step.magnitude) / kOneMagnitude;
+  return step.is_inverse ? 1 / forward : forward;
 }
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ namespace tessera {
 ///            / stretch, between the pairs where that is both are mixed linearly in i
 std::vector<std::uint64_t> rope_turns(const RowStep& step, int columns);
 
-/// What cosine and sine are multiplied with: 0.1 ln(stretch) + 1 of yarn, else 1.
+/// What cosine and sine are multiplied with: the step's magnitude, of an inverse 1 over that.
 double rope_magnitude(const RowStep& step);
 
 }  // namespace tessera

@@ -38,6 +38,8 @@ constexpr std::pair<int, const char*> kChains[] = {
     {512, "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)"},
     {128, "rmsnorm+rope(halves,base=500000,llama3=8)+bf16(scatter)"},
     {128, "rope(halves,yarn=16,trained=4096)+f16"},
+    {128, "rope(inverse,yarn=40,magnitude=yarn)+f32"},
+    {64, "rope(halves,magnitude=1.25)+f32"},
     {192, "rope(128..191,linear=4)+e4m3(scatter,row)"},
     {5120, "layernorm+mxfp4(tile)"},
     {256, "hadamard(256)+nvfp4(scatter)"},

@@ -42,6 +42,9 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "rope(448..511,inverse)+nvfp4(0..447)+bf16(448..511)",
                                  "rope(halves,base=500000,llama3=8)+e4m3(row,pow2,scatter)",
                                  "rope(yarn=16,trained=4096,low=2,high=48)+f16",
+                                 "rope(inverse,yarn=16,magnitude=yarn)+f16",
+                                 "rope(yarn=40,magnitude=1.368888)+f16",
+                                 "rope(magnitude=0.5)+f16",
                                  "rope(0..63,inverse,table,halves)+bf16(scatter,add)",
                                  "gate(gpt_oss,interleaved,limit=7)+same(scatter,add)",
                                  "gather+hadamard(block=64)+f32",
@@ -76,6 +79,8 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
   CHECK(canonical("append_kv(128,0..63)") == "join(128)+rope(0..63)+same(0..127,paged)+same(128..255,paged)");
   CHECK(canonical("append_kv(64,halves,base=500000,e4m3)") ==
         "join(64)+rope(0..63,halves,base=500000)+e4m3(0..63,tensor,paged)+e4m3(64..127,tensor,paged)");
+  CHECK(canonical("rope(magnitude=1.000)") == "rope+same");
+  CHECK(canonical("rope(magnitude=12.340)") == "rope(magnitude=12.34)+same");
   CHECK(canonical("rope(high=64,yarn=16)") == "rope(yarn=16,high=64)+same");
 }
 
@@ -108,7 +113,7 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
         "chain = append_kv(128,halvs): halvs (character 15): options here are FIRST..LAST, inverse, table, halves, "
         "base, "
         "linear, "
-        "llama3, yarn, trained, low, high, did you mean halves?");
+        "llama3, yarn, trained, low, high, magnitude, did you mean halves?");
   CHECK(chain_refused("combine+bf16") ==
         "chain = combine+bf16: combine (character 1): combine(ROWS) says how many rows are added");
   CHECK(
@@ -162,10 +167,17 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
         "chain = nvfp4(scatter,add): add (character 15): options here are FIRST..LAST, tile, global, scatter");
   CHECK(chain_refused("gate(gelu,gpt_oss)") ==
         "chain = gate(gelu,gpt_oss): gpt_oss (character 11): it takes the place of gelu: one of them");
-  CHECK(
-      chain_refused("rope(table,yarn=4)+f32") ==
-      "chain = rope(table,yarn=4)+f32: rope(table,yarn=4) (character 1): rope of a table with a base or a scaling: the "
-      "table says how far each position turns");
+  CHECK(chain_refused("rope(table,yarn=4)+f32") ==
+        "chain = rope(table,yarn=4)+f32: rope(table,yarn=4) (character 1): rope of a table with a base, a scaling or "
+        "a magnitude: the table says how far each position turns");
+  CHECK(chain_refused("rope(llama3=8,magnitude=yarn)") ==
+        "chain = rope(llama3=8,magnitude=yarn): rope(llama3=8,magnitude=yarn) (character 1): rope with magnitude=yarn "
+        "and no yarn=N: it is 0.1 ln(N) + 1");
+  for (const std::string magnitude : {"0", "0.0000001", "1.", "1000", "1000000000000000000000", "1.2772589", "x"})
+    CHECK(chain_refused("rope(magnitude=" + magnitude + ")") ==
+          "chain = rope(magnitude=" + magnitude + "): " + magnitude +
+              " (character 16): a number above 0 and below 1000, of at most six decimal places, or yarn is expected "
+              "here");
   CHECK(chain_refused("gate(silu,gelu)") ==
         "chain = gate(silu,gelu): gelu (character 11): it takes the place of silu: one of them");
   CHECK(chain_refused("bf16(0..7,8..15)") ==
@@ -323,7 +335,12 @@ TEST_CASE("rows: frequencies of rope are those of the papers, in parts of a turn
   // Llama 3.1: base 500000, 128 columns, 8 times 8192; the first pairs stay, the last are an eighth.
   CHECK(radians("rope(base=500000,llama3=8)", 128, 1) == doctest::Approx(0.8146).epsilon(1e-4));
   CHECK(radians("rope(base=500000,llama3=8)", 128, 63) == doctest::Approx(2.4551e-6 / 8).epsilon(1e-3));
-  CHECK(rope_magnitude(parse_row_chain("rope(yarn=16)").steps[0]) == doctest::Approx(1.2772589).epsilon(1e-7));
+  const auto magnitude = [](const char* text) { return rope_magnitude(parse_row_chain(text).steps[0]); };
+  CHECK(magnitude("rope(yarn=16)") == 1);
+  CHECK(magnitude("rope(yarn=16,magnitude=yarn)") == doctest::Approx(1.2772589).epsilon(1e-7));
+  CHECK(magnitude("rope(inverse,yarn=16,magnitude=yarn)") == doctest::Approx(1 / 1.2772589).epsilon(1e-7));
+  CHECK(magnitude("rope(magnitude=1.25)") == 1.25);
+  CHECK(magnitude("rope(inverse,magnitude=1.25)") == 0.8);
   CHECK(rope_magnitude(parse_row_chain("rope(llama3=8)").steps[0]) == 1);
 }
 

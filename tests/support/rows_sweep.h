@@ -68,8 +68,14 @@ inline std::string drawn_step(Draw& draw, int columns) {
       return "layernorm" + range(draw, columns, 8);
     case 4:
     case 5: {
-      constexpr const char* kScaled[] = {"base=500000",          "yarn=16", "linear=4",
-                                         "base=500000,llama3=8", "inverse", "table"};
+      constexpr const char* kScaled[] = {"base=500000",
+                                         "yarn=16",
+                                         "linear=4",
+                                         "base=500000,llama3=8",
+                                         "inverse",
+                                         "table",
+                                         "inverse,yarn=16,magnitude=yarn",
+                                         "magnitude=0.75"};
       const std::string more = draw.of(kScaled);
       if (draw.one_in(2)) return "rope" + range(draw, columns, 8, more);
       const std::int64_t width = std::min<std::int64_t>(std::int64_t{16} << draw.pick(0, 3), columns);

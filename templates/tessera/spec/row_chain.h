@@ -41,6 +41,9 @@ enum class RowPart {
 // How rope's frequencies base^(-2 i / d) are stretched for longer contexts than a model was trained with.
 enum class RopeScaling { none, linear, llama3, yarn };
 
+// A rope's magnitude: 1, or 0.1 ln(stretch) + 1 as YaRN has it.
+inline constexpr int kOneMagnitude = 1000000, kYarnMagnitude = -1;
+
 // A token in a cache's page. Where its bytes are: tessera/spec/row_cache.h.
 enum class RowCache { mla_656, mla_584, mla_384, mla_528, mla_288, indexer_132, indexer_68 };
 
@@ -76,6 +79,8 @@ struct RowStep {
   int stretch = 1;        // of the context
   int trained = 8192;     // positions of training: llama3, yarn
   int low = 1, high = 4;  // llama3: low and high frequency factor; yarn: beta slow and beta fast
+  // What cosine and sine are multiplied with, in millionths; the inverse divides by it.
+  int magnitude = kOneMagnitude;
   // mhc_mix, mhc_pre of a product: columns of the streams together, and Sinkhorn's iterations
   int hidden = 16384;
   int iterations = 20;
