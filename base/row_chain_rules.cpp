@@ -49,6 +49,11 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
       plain.has_table = plain.is_halves = plain.is_inverse = false;
       if (step.has_table && plain != usual)
         return "rope of a table with a base, a scaling or a magnitude: the table says how far each position turns";
+      if (step.base < 2) return fmt::format("rope with base {}: 2 at least", step.base);
+      if (step.stretch < 1) return fmt::format("rope stretched {} times: once at least", step.stretch);
+      if (step.trained < 1) return fmt::format("rope trained with {} positions: 1 at least", step.trained);
+      if (step.scaling != RopeScaling::none && step.high <= step.low)
+        return fmt::format("rope with low {} and high {}: high must be above", step.low, step.high);
       if (step.magnitude == kYarnMagnitude && step.scaling != RopeScaling::yarn)
         return "rope with magnitude=yarn and no yarn=N: it is 0.1 ln(N) + 1";
       if (step.magnitude != kYarnMagnitude && step.magnitude < 1)
@@ -58,6 +63,10 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
     case RowPart::scaled_8:
       if (step.block > 0 && (step.block < rows::kVector || !is_power_of_two(step.block)))
         return fmt::format("e4m3 with a scale for {} columns: a power of two from {} on", step.block, rows::kVector);
+      break;
+    case RowPart::quantize:
+      if (step.is_placed && step.form == ScaleForm::tile)
+        return "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales";
       break;
     case RowPart::store:
       if (step.is_added && !step.is_placed)

@@ -133,18 +133,6 @@ void RowsOperator::require_facts(const Rows& problem) {
   if (const std::optional<ChainMistake> mistake = chain_mistake(problem.chain))
     throw Error(ErrorKind::unsupported, fmt::format("chain = {}: {}", to_text(problem.chain), mistake->what));
   if (problem.columns % rows::kVector == 0 && !ends_in_product(problem.chain)) require_parts(problem);
-  for (const RowStep& step : problem.chain.steps) {
-    if (step.kind == RowPart::rope && step.base < 2)
-      throw Error(ErrorKind::unsupported, fmt::format("rope with base {}: 2 at least", step.base));
-    if (step.kind == RowPart::rope && (step.stretch < 1 || step.trained < 1))
-      throw Error(ErrorKind::unsupported, "rope stretched by less than 1, or trained with no position");
-    if (step.kind == RowPart::rope && step.scaling != RopeScaling::none && step.high <= step.low)
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("rope with low {} and high {}: high must be above", step.low, step.high));
-    if (step.is_placed && step.form == ScaleForm::tile)
-      throw Error(ErrorKind::unsupported,
-                  "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales");
-  }
 }
 
 std::vector<Config> RowsOperator::candidates(const Rows& problem) {

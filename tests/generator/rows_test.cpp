@@ -170,6 +170,21 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
   CHECK(chain_refused("rope(table,yarn=4)+f32") ==
         "chain = rope(table,yarn=4)+f32: rope(table,yarn=4) (character 1): rope of a table with a base, a scaling or "
         "a magnitude: the table says how far each position turns");
+  CHECK(chain_refused("rmsnorm+nvfp4(tile,scatter)") ==
+        "chain = rmsnorm+nvfp4(tile,scatter): nvfp4(tile,scatter) (character 9): scattered rows with scales in tiles: "
+        "a tile belongs to 128 rows; take plain scales");
+  CHECK(chain_refused("rope(base=1)") ==
+        "chain = rope(base=1): rope(base=1) (character 1): rope with base 1: 2 at least");
+  CHECK(chain_refused("rmsnorm+rope(yarn=0)") ==
+        "chain = rmsnorm+rope(yarn=0): rope(yarn=0) (character 9): rope stretched 0 times: once at least");
+  CHECK(chain_refused("rope(yarn=2,trained=0)") ==
+        "chain = rope(yarn=2,trained=0): rope(yarn=2,trained=0) (character 1): rope trained with 0 positions: 1 at "
+        "least");
+  CHECK(chain_refused("append_kv(64,base=0)+bf16") ==
+        "chain = append_kv(64,base=0)+bf16: append_kv(64,base=0) (character 1): rope with base 0: 2 at least");
+  CHECK(chain_refused("rope(llama3=8,low=4)") ==
+        "chain = rope(llama3=8,low=4): rope(llama3=8,low=4) (character 1): rope with low 4 and high 4: high must be "
+        "above");
   CHECK(chain_refused("rope(llama3=8,magnitude=yarn)") ==
         "chain = rope(llama3=8,magnitude=yarn): rope(llama3=8,magnitude=yarn) (character 1): rope with magnitude=yarn "
         "and no yarn=N: it is 0.1 ln(N) + 1");
@@ -287,10 +302,6 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
       of_chain("512", "e4m3(512)") ==
       "blocks of 512 columns, of which a warp's threads of one row have 256 side by side: take more threads a row, or "
       "smaller blocks");
-  CHECK(unsupported({{"chain", "nvfp4(tile,scatter)"}}) ==
-        "scattered rows with scales in tiles: a tile belongs to 128 rows; take plain scales");
-  CHECK(unsupported({{"chain", "rope(base=1)"}}) == "rope with base 1: 2 at least");
-  CHECK(unsupported({{"chain", "rope(llama3=8,low=4)"}}) == "rope with low 4 and high 4: high must be above");
 }
 
 TEST_CASE("rows: a chain that nobody parsed is refused for the same reasons") {
