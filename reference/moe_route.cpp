@@ -82,17 +82,19 @@ Scores scores_of(const MoeRouteRun& run, const Tensors& in, std::int64_t token, 
   for (const double v : x) sum += std::exp(v - most);
   for (std::size_t i = 0; i < n; ++i) {
     const double v = x[i];
-    double relative = 16 * kU * std::max(1.0, std::fabs(v));
+    double relative = 16 * kU * std::max(1.0, std::fabs(v)), absolute = 0x1p-120;
     if (run.scoring == Scoring::softmax) {
       s.score[i] = std::exp(v - most) / sum;
       relative = 0x1p-20 + (static_cast<double>(run.experts) + 3 * (most - v)) * kU;
     } else if (run.scoring == Scoring::sigmoid) {
       s.score[i] = 1 / (1 + std::exp(-v));
     } else {
-      s.score[i] = std::sqrt(std::max(v, 0.0) + std::log1p(std::exp(-std::fabs(v))));
+      const double softplus = std::max(v, 0.0) + std::log1p(std::exp(-std::fabs(v)));
+      s.score[i] = std::sqrt(softplus);
+      absolute += softplus_root_slack(softplus);
     }
     // Of -inf the score is 0, to the bit.
-    s.score_error[i] = std::isfinite(relative) ? relative * s.score[i] + 0x1p-120 : 0;
+    s.score_error[i] = std::isfinite(relative) ? relative * s.score[i] + absolute : 0;
     if (run.bias == Bias::none && has_groups(run, slips)) {
       s.choice[i] = s.score[i];
       s.choice_error[i] = s.score_error[i];

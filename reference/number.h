@@ -5,6 +5,8 @@
 // NaN. tf32 is fp32 with ten mantissa bits. Integers are rounded to nearest even and clamped to their range.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -24,6 +26,12 @@ int precision(DType dtype);
 double unit_roundoff(DType dtype);
 /// That of fp32, in which the kernels add and multiply.
 inline constexpr double kU = 0x1p-24;
+
+/// What the root of ln(1 + e^x) errs by at most where e^-|x| is a denormal number, rounded to 2^-149.
+inline double softplus_root_slack(double softplus) {
+  const double root = std::sqrt(softplus);
+  return std::max(root - std::sqrt(std::max(softplus - 0x1p-149, 0.0)), std::sqrt(softplus + 0x1p-149) - root);
+}
 /// Half the spacing of subnormal numbers: the largest absolute error of rounding a tiny one.
 double half_subnormal(DType dtype);
 

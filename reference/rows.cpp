@@ -294,11 +294,12 @@ class Walk {
         set(i, s.limit * std::tanh(x / s.limit), e(i) + 8 * kU * s.limit, 0);
         continue;
       }
-      const double value = s.kind == RowPart::sigmoid
-                               ? 1 / (1 + std::exp(-x))
-                               : std::sqrt(std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
+      const bool is_sigmoid = s.kind == RowPart::sigmoid;
+      const double softplus = std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+      const double value = is_sigmoid ? 1 / (1 + std::exp(-x)) : std::sqrt(softplus);
       // Both have slopes below 1, and below their own value times 1.
-      set(i, value, std::min(e(i), value * std::expm1(e(i))) + 16 * kU * value * std::max(1.0, std::fabs(x)) + 0x1p-120,
+      const double slack = 16 * kU * value * std::max(1.0, std::fabs(x)) + 0x1p-120;
+      set(i, value, std::min(e(i), value * std::expm1(e(i))) + slack + (is_sigmoid ? 0 : softplus_root_slack(softplus)),
           0);
     }
   }

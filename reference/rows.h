@@ -27,7 +27,7 @@
 //                whose coefficients err
 //   mhc_post with a product   of the streams that were stored, by parts of columns: as mhc_product, k = 512
 //   softcap      8 u of the cap, and e
-//   sigmoid, sqrt_softplus   16 u of the result times max(1, |v|), and e
+//   sigmoid, sqrt_softplus   16 u of the result times max(1, |v|), and e; of the root what 2^-149 of e^-|v| makes of it
 //   softmax      p errs by 2 e and |v - largest| 3 u in the exponent, kAdds u in the sum, and 2^-21
 // kAdds is what a thread adds one after the other (96), a warp's shuffles (5) and a row's warps (32), at most.
 //

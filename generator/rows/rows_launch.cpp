@@ -221,7 +221,7 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
       if (!step.has_table) break;
       w.buffer(names.in, BufferRole::input, "f32", {Expression::parse("table_rows"), Expression(columns)},
                {Expression(columns), Expression(1)}, 16);
-      w.parameter("table_rows", ParameterKind::i32);
+      if (names.in == "rope_table") w.parameter("table_rows", ParameterKind::i32);  // all tables have as many
       break;
     case RowPart::combine:
       for (const std::string& name : {names.in, names.in2})

@@ -26,7 +26,7 @@
 //     combine    const int* indices; const float* weights (if it has them)       [rows, rows that are added]
 //     compress   const void* scores; long long its stride; const float* ape; const int* tokens
 //     dequant    const void* scales; (column-major) long long floats from one block to the next; const float* factor
-//     rope       const float* table; int its rows     (if it reads one)
+//     rope       const float* table (if it reads one); int its rows (of the first: all have as many)
 //     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored)
 //     factor     const float* factor
 //     mhc_mix    const float* sum_squares, mix_base, mix_scale

@@ -53,6 +53,7 @@ constexpr std::pair<int, const char*> kChains[] = {
     {16384, "residual+layernorm(8..8199,no_weight)+f16"},
     {128, "rope(halves,table)+f32"},
     {72, "rmsnorm+rope(8..71,inverse,table)+same"},
+    {96, "rope(0..31,table)+rope(64..95,halves,table)+f32"},
     {192, "gate(gpt_oss,interleaved,limit=7)+f32(0..95)+mxfp8_e4m3"},
     {264, "rmsnorm+same(scatter,add)"},
     {384, "rmsnorm+e4m3(row,columns)"},
@@ -243,6 +244,17 @@ TEST_CASE("rows: four streams of zeros below zero are one, and its sign is judge
   const reference::RowsRun run = rows_run(problem, 3);
   reference::Tensors inputs = rows_inputs(run, Fill::normal, 6);
   for (const std::int64_t stream : {0, 1, 2, 3}) inputs.at("x").set((4 + stream) * 128 + 7, -0.0);
+  for (const std::string& text : judge(target.device, target.launcher, run, inputs)) FAIL_CHECK(text);
+}
+
+TEST_CASE("rows: the root of softplus where e^x is a denormal number or none") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Rows problem{.dtype = DType::f32, .columns = 64, .chain = parse_row_chain("sqrt_softplus+f32")};
+  Target target(problem, *compiler);
+  const reference::RowsRun run = rows_run(problem, 1);
+  reference::Tensors inputs = rows_inputs(run, Fill::normal, 8);
+  for (std::int64_t i = 0; i < 64; ++i) inputs.at("x").set(i, -84 - 0.4 * static_cast<double>(i));
   for (const std::string& text : judge(target.device, target.launcher, run, inputs)) FAIL_CHECK(text);
 }
 

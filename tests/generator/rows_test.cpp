@@ -324,6 +324,16 @@ TEST_CASE("rows: buffers of several parts of a kind are numbered") {
   CHECK(names == "x positions slots residual residual_out weight y y_scales y_global_scale y2 y2_scales y3 ");
 }
 
+TEST_CASE("rows: two tables of rope have one number of rows") {
+  const Plan plan =
+      make_plan(problem_of("rows", {{"columns", "128"}, {"chain", "rope(0..63,table)+rope(64..127,table)+f32"}}));
+  std::string buffers, parameters;
+  for (const BufferSpec& buffer : plan.launch.buffers) buffers += buffer.name + " ";
+  for (const KernelParameter& parameter : plan.launch.steps[0].parameters) parameters += parameter.name + " ";
+  CHECK(buffers == "x positions rope_table rope_table2 y ");
+  CHECK(parameters == "x x_stride_row positions heads rows rope_table table_rows rope_table2 y y_stride_row ");
+}
+
 TEST_CASE("rows: with pages x has strides of tokens and heads, a sink those of pages too") {
   const Plan plan = make_plan(problem_of("rows", {{"columns", "256"}, {"chain", "append_kv(128)"}}));
   std::string buffers, sizes;
