@@ -242,7 +242,11 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::block_off_boundary:
       return fmt::format("a part that begins at column {} and takes blocks of {}: it must begin at one", found, bound);
     case Rule::rope_pairs_apart:
-      return fmt::format("rope of halves that lie {} columns apart: a power of two from 8 on needed", found);
+      return fmt::format("rope of halves that lie {} columns apart: {} at least", found, bound);
+    case Rule::rope_across_warps:
+      return fmt::format(
+          "rope of halves up to column {}, in rows whose columns lie with warps by {}: both halves must be with one",
+          found, bound);
     case Rule::hadamard_size:
       return fmt::format("hadamard of {}: 64, 128 or 256", found);
     case Rule::softcap_not_positive:

@@ -129,6 +129,13 @@ __device__ __forceinline__ bool is_in(const Place& place, int vector) {
   return (from >= S.first || column >= S.first) && (to <= kLast || column <= kLast);
 }
 
+// Whether any thread's vector is in a step's range.
+template <Config C, RowStep S>
+__device__ __forceinline__ constexpr bool has_columns_of(int vector) {
+  const int from = columns_to<C>(vector);
+  return from <= last_column(S, C.columns) && from + columns_to<C>(1) > S.first;
+}
+
 // Whether what is read stays in the L2 longer than what is written: with a residual that is stored as much is written
 // as read, and so it goes to memory sooner (16,384 x 7,168 on an H200: 217 us, 224 without).
 TESSERA_HD constexpr bool reads_stay(const Config& c) {

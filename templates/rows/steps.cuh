@@ -281,6 +281,39 @@ __device__ __forceinline__ void rope_halves(const StepParams& p, const Place& pl
   }
 }
 
+// Halves of any width, such as the 36 columns of heads of 72: by fours of columns, whose other half's four are with a
+// lane of the same warp, at the same j; where a half is no whole vectors it is the vector's other four.
+template <Config C, int kNumber>
+__device__ __forceinline__ void rope_any_halves(const StepParams& p, const Place& place, Values<C>& x) {
+  constexpr RowStep S = C.chain.steps[kNumber];
+  constexpr int kFour = kVector / 2, kHalf = width(S, C.columns) / 2 / kFour, kOther = kHalf % 2;
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+    if (!has_columns_of<C, S>(j)) continue;
+    const int vector = (column_of<C>(place, j) - S.first) / kVector;
+    float turned[kVector];
+#pragma unroll
+    for (int four = 0; four < 2; ++four) {
+      const int at = 2 * vector + four;
+      const bool is_second = at >= kHalf;
+      // Of lanes that are not in the range any: they go along.
+      const int lane = static_cast<int>(threadIdx.x) + ((is_second ? at - kHalf : at + kHalf) / 2 - vector);
+      float cosine[kFour] = {}, sine[kFour] = {}, other[kFour];
+#pragma unroll
+      for (int i = 0; i < kFour; ++i) other[i] = __shfl_sync(kAllLanes, x.v[j][(four + kOther) % 2 * kFour + i], lane);
+      if (is_in<C, S>(place, j))
+        turns_of_step<C, kNumber>(p, (is_second ? at - kHalf : at) * kFour, place.position, cosine, sine);
+#pragma unroll
+      for (int i = 0; i < kFour; ++i)
+        turned[four * kFour + i] =
+            fmaf(x.v[j][four * kFour + i], cosine[i], other[i] * (is_second ? sine[i] : -sine[i]));
+    }
+    if (!is_in<C, S>(place, j)) continue;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[j][i] = turned[i];
+  }
+}
+
 template <Config C, int kNumber>
 __device__ __forceinline__ void rope(const StepParams& p, const Place& place, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
@@ -288,8 +321,10 @@ __device__ __forceinline__ void rope(const StepParams& p, const Place& place, Va
     rope_pairs<C, kNumber>(p, place, x);
   } else if constexpr (has_own_halves(C, S)) {
     rope_own_halves<C, kNumber>(p, place, x);
-  } else {
+  } else if constexpr (has_halves_of_lanes(C, S)) {
     rope_halves<C, kNumber>(p, place, x);
+  } else {
+    rope_any_halves<C, kNumber>(p, place, x);
   }
 }
 

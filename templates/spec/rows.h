@@ -81,6 +81,15 @@ TESSERA_HD constexpr bool has_tail(const Config& c) { return c.columns % (c.thre
 TESSERA_HD constexpr bool has_own_halves(const Config& c, const RowStep& step) {
   return step.is_halves && width(step, c.columns) % (2 * c.threads_of_row * kVector) == 0;
 }
+// Columns that neighbouring threads of a warp have side by side, of one row.
+TESSERA_HD constexpr int columns_together(const Config& c) {
+  return (c.threads_of_row < kWarp ? c.threads_of_row : kWarp) * kVector;
+}
+// Whether a lane's number with one bit changed is that of the lane that has the other half.
+TESSERA_HD constexpr bool has_halves_of_lanes(const Config& c, const RowStep& step) {
+  const int columns = width(step, c.columns);
+  return (columns & (columns - 1)) == 0 && step.first % columns == 0;
+}
 
 // Sums over a whole row that a step takes.
 TESSERA_HD constexpr int sums_of_step(const RowStep& step) {
@@ -205,7 +214,8 @@ enum class Rule {
   block_not_in_range,        // columns of a step; the block that must divide them
   block_wider_than_threads,  // columns of a block; columns that neighbouring threads of a row have
   block_off_boundary,        // the first column of a step; the block that must divide it
-  rope_pairs_apart,          // columns from one half to the other; columns of a warp's neighbours
+  rope_pairs_apart,          // columns from one half to the other; 8
+  rope_across_warps,         // the last column of a step; columns of a warp's neighbours
   hadamard_size,             // block; 256
   softcap_not_positive,      // limit; 1
   cache_columns,             // columns of a step; those of the cache's layout
@@ -317,10 +327,13 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::rope_pairs_apart, columns / 2, kVector};
   const int block = block_of_step(step, c.columns);
   if (block <= kVector || (step.kind == RowPart::rope && has_own_halves(c, step))) return {};
-  const int together = (c.threads_of_row < kWarp ? c.threads_of_row : kWarp) * kVector;
+  const int together = columns_together(c);
   if (columns % block != 0 && step.kind != RowPart::cache) return {Rule::block_not_in_range, columns, block};
-  if (step.kind == RowPart::rope && (block & (block - 1)) != 0) return {Rule::rope_pairs_apart, block / 2, together};
   if (block > together) return {Rule::block_wider_than_threads, block, together};
+  // Any columns, but with threads of one warp.
+  if (step.kind == RowPart::rope)
+    return step.first / together == last / together ? Verdict<Rule>{}
+                                                    : Verdict<Rule>{Rule::rope_across_warps, last, together};
   if (step.first % block != 0) return {Rule::block_off_boundary, step.first, block};
   return {};
 }

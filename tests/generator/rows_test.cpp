@@ -1,6 +1,7 @@
 // Chains as text, what row operators refuse, in their own words, and what they choose. What holds of every operator is
 // tested over every_fact().
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <filesystem>
@@ -268,9 +269,16 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "nvfp4(8..23)") ==
         "a part that begins at column 8 and takes blocks of 16: it must begin at one");
-  CHECK(of_chain("96", "rope(halves)") == "rope of halves that lie 48 columns apart: a power of two from 8 on needed");
-  CHECK(of_chain("64", "rope(8..15,halves)") ==
-        "rope of halves that lie 4 columns apart: a power of two from 8 on needed");
+  CHECK(of_chain("64", "rope(8..15,halves)") == "rope of halves that lie 4 columns apart: 8 at least");
+  CHECK(
+      of_chain("600", "rope(halves)") ==
+      "blocks of 600 columns, of which a warp's threads of one row have 256 side by side: take more threads a row, or "
+      "smaller blocks");
+  CHECK(of_chain("512", "rope(128..367,halves)") ==
+        "rope of halves up to column 367, in rows whose columns lie with warps by 256: both halves must be with one");
+  for (const auto& [columns, head] : {std::pair("192", "96"), std::pair("160", "80"), std::pair("144", "72")})
+    CHECK(make_plan(problem_of("rows", {{"columns", columns}, {"chain", fmt::format("append_kv({},halves)", head)}}))
+              .kernel.find("_halves_") != std::string::npos);
   CHECK(of_chain("520", "dequant(nvfp4)") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "dequant(e4m3,block=12)") ==
         "a part that begins at, or has, 12 columns: multiples of 8 needed");

@@ -78,9 +78,9 @@ inline std::string drawn_step(Draw& draw, int columns) {
                                          "magnitude=0.75"};
       const std::string more = draw.of(kScaled);
       if (draw.one_in(2)) return "rope" + range(draw, columns, 8, more);
-      const std::int64_t width = std::min<std::int64_t>(std::int64_t{16} << draw.pick(0, 3), columns);
-      const std::int64_t at = draw.pick(0, columns / width - 1);
-      return fmt::format("rope({}..{},halves,{})", at * width, (at + 1) * width - 1, more);
+      const std::int64_t width = std::min<std::int64_t>(8 * draw.pick(2, 20), columns), left = columns - width;
+      const std::int64_t at = 8 * draw.pick(0, left / 8);
+      return fmt::format("rope({}..{},halves,{})", at, at + width - 1, more);
     }
     case 6: {
       constexpr int kBlocks[] = {64, 128, 256};
@@ -150,7 +150,7 @@ inline std::string drawn_chain(Draw& draw, int most, int& columns) {
   constexpr const char* kPaged[] = {"", ",halves", ",e4m3", ",halves,e4m3", ",halves,f16", ",inverse,yarn=16"};
   switch (draw.pick(0, 9)) {
     case 0: {
-      const std::int64_t head = std::int64_t{8} << draw.pick(1, 5);
+      const std::int64_t head = 8 * draw.pick(2, 32);
       columns = static_cast<int>(2 * head);
       return fmt::format("append_kv({}{})", head, draw.of(kPaged));
     }
