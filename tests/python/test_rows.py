@@ -67,6 +67,110 @@ def test_rope(random, halves, inverse):
     close(made["y"], expected, 0, 2e-5)
 
 
+def yarn(columns, base, factor, trained, fast=32, slow=1):
+    """YaRN, section 3.2: pairs that turn more than `fast` times in training stay, below `slow` they are interpolated, a ramp between."""
+    frequency = base ** (-numpy.arange(0, columns, 2) / columns)
+
+    def pair(turns):
+        return columns * numpy.log(trained / (2 * numpy.pi * turns)) / (2 * numpy.log(base))
+
+    low, high = max(numpy.floor(pair(fast)), 0), min(numpy.ceil(pair(slow)), columns - 1)
+    ramp = numpy.clip((numpy.arange(columns // 2) - low) / (high - low), 0, 1)
+    return frequency / factor * ramp + frequency * (1 - ramp)
+
+
+def llama3(columns, base, factor, trained, low=1, high=4):
+    """Llama 3.1: long waves / factor, short ones kept, smoothly between, as its own code says."""
+    made = []
+    for frequency in base ** (-numpy.arange(0, columns, 2) / columns):
+        wave = 2 * numpy.pi / frequency
+        smooth = (trained / wave - low) / (high - low)
+        if wave < trained / high:
+            made.append(frequency)
+        elif wave > trained / low:
+            made.append(frequency / factor)
+        else:
+            made.append((1 - smooth) * frequency / factor + smooth * frequency)
+    return numpy.array(made)
+
+
+def turned_by(v, positions, frequencies, magnitude=1.0):
+    pairs = (v[:, ::2] + 1j * v[:, 1::2]) * magnitude * numpy.exp(1j * positions[:, None] * frequencies)
+    return numpy.stack((pairs.real, pairs.imag), -1).reshape(v.shape)
+
+
+@pytest.mark.parametrize(
+    "options, frequencies, magnitude",
+    [
+        ("base=160000,yarn=16,trained=65536", yarn(64, 160000.0, 16, 65536), 1),  # DeepSeek-V4's compressed entries
+        ("yarn=40,trained=4096,magnitude=yarn", yarn(64, 10000.0, 40, 4096), 0.1 * numpy.log(40) + 1),
+        ("yarn=4,trained=32768,low=2,high=48,magnitude=1.5", yarn(64, 10000.0, 4, 32768, 48, 2), 1.5),
+        ("base=500000,llama3=8", llama3(64, 500000.0, 8, 8192), 1),
+        ("base=500000,llama3=32,trained=4096,low=2,high=5", llama3(64, 500000.0, 32, 4096, 2, 5), 1),
+        ("linear=4", 10000.0 ** (-numpy.arange(32) / 32) / 4, 1),
+    ],
+)
+def test_stretched_rope(random, options, frequencies, magnitude):
+    """Positions at which each pair's angle tells one scaling from another; the inverse gives back what went in."""
+    x, positions = normal(random, (5, 64)), numpy.array([1, 500, 9999, 131072, 1 << 20], dtype=numpy.int32)
+    made = tessera.rows(x, f"rope({options})+f32+rope(inverse,{options})+f32", positions=positions, device="emulator")
+    close(made["y"], turned_by(x.astype(numpy.float64), positions, frequencies, magnitude), 0, 4e-5)
+    close(made["y2"], x, 0, 4e-5)
+
+
+@pytest.mark.parametrize("columns", [72, 80, 96])
+def test_halves_of_any_width(random, columns):
+    x, positions = normal(random, (6, columns)), numpy.array([3, 1 << 17], dtype=numpy.int32)
+    made = tessera.rows(x, "rope(halves)+f32", positions=positions, heads=3, device="emulator")
+    close(made["y"], turned(x.astype(numpy.float64), numpy.repeat(positions, 3), halves=True), 0, 2e-5)
+
+
+def test_layernorm(random):
+    x, weight, bias = 3 * normal(random, (7, 192)) + 5, normal(random, 192), normal(random, 192)
+    v = x.astype(numpy.float64)
+    norm = (v - v.mean(-1, keepdims=True)) / numpy.sqrt(v.var(-1, keepdims=True) + 1e-6)
+    close(tessera.rows(x, "layernorm+f32", weight=weight, bias=bias, device="emulator")["y"], norm * weight + bias, 1e-5)
+    plus_one = tessera.rows(x, "layernorm(plus_one)+f32", weight=weight, bias=bias, device="emulator")["y"]
+    close(plus_one, norm * (1 + weight.astype(numpy.float64)) + bias, 1e-5)
+
+
+@pytest.mark.parametrize("block", [64, 128, 256])
+def test_hadamard(random, block):
+    """Sylvester's: H of 2 n is H of n four times, the last with the other sign."""
+    matrix = numpy.ones((1, 1))
+    while len(matrix) < block:
+        matrix = numpy.block([[matrix, matrix], [matrix, -matrix]])
+    x = normal(random, (5, 512))
+    expected = x.reshape(5, -1, block).astype(numpy.float64) @ matrix / numpy.sqrt(block)
+    close(tessera.rows(x, f"hadamard({block})+f32", device="emulator")["y"], expected.reshape(5, 512), 1e-5)
+
+
+def test_softcap_and_softmax(random):
+    x = 40 * normal(random, (6, 136))
+    v = x.astype(numpy.float64)
+    made = tessera.rows(x, "softcap(limit=20)+f32+softmax+f32", device="emulator")
+    capped = 20 * numpy.tanh(v / 20)
+    close(made["y"], capped, 1e-5)
+    share = numpy.exp(capped - capped.max(-1, keepdims=True))
+    close(made["y2"], share / share.sum(-1, keepdims=True), 1e-4, 1e-9)
+
+
+def test_a_token_of_656_bytes(random):
+    """FlashMLA's for DeepSeek-V3.2: 512 e4m3, a power of two in fp32 for each 128 of them, 64 bf16."""
+    x = normal(random, (3, 576), ml_dtypes.bfloat16)
+    x[2, 128:256] = 0
+    slots = numpy.array([5, -1, 2], dtype=numpy.int32)
+    page = tessera.rows(x, "mla_656", slots=slots, pages=1, page_size=8, device="emulator")["cache"][0]
+    for row, slot in ((0, 5), (2, 2)):
+        blocks = x[row, :512].astype(numpy.float64).reshape(4, 128)
+        scales = numpy.exp2(numpy.ceil(numpy.log2(numpy.maximum(numpy.abs(blocks).max(-1) / 448, 1e-4))))
+        token = page[656 * slot :][:656]
+        assert (token[512:528].view(numpy.float32) == scales).all()
+        expected = (blocks / scales[:, None]).astype(ml_dtypes.float8_e4m3fn).reshape(512)
+        assert (token[:512].view(ml_dtypes.float8_e4m3fn) == expected).all()
+        assert (token[528:].view(ml_dtypes.bfloat16) == x[row, 512:]).all()
+
+
 @pytest.mark.parametrize("halves", [False, True])
 def test_rope_of_a_table(random, halves):
     """Cosines in front of sines, a row for each position; a position that the table has not turns nothing."""
