@@ -46,10 +46,9 @@ bool has_no_range(const RowStep& step) {
 std::string_view missing_of(const RowStep& step) {
   if (step.kind == RowPart::join && step.first == 0)
     return "join(COLUMN) says from which column on a row is that of x2";
-  if (step.block != 0) return {};
-  if (step.kind == RowPart::combine) return "combine(ROWS) says how many rows are added";
-  if (step.kind == RowPart::compress) return "compress(TOKENS) says how many tokens an entry has";
-  if (step.kind == RowPart::dequant)
+  if (step.kind == RowPart::combine && step.block == 0) return "combine(ROWS) says how many rows are added";
+  if (step.kind == RowPart::compress && step.block == 0) return "compress(TOKENS) says how many tokens an entry has";
+  if (step.kind == RowPart::dequant && step.block == kNoBlock)
     return "dequant(FORMAT) says what x is: e4m3, nvfp4, mxfp4, mxfp8_e4m3 or mxfp8_e5m2";
   return {};
 }
@@ -114,7 +113,7 @@ constexpr Option kOptions[] = {
     {"e4m3", is_any<RowPart::dequant>, false,
      [](RowStep& s, int) {
        s.is_e4m3 = true;
-       s.block = 128;
+       if (s.block == kNoBlock) s.block = 128;
      },
      [](const RowStep& s) { return when(s.is_e4m3); }},
     read_as<BlockFormat::nvfp4>("nvfp4"),
@@ -153,10 +152,10 @@ constexpr Option kOptions[] = {
      [](const RowStep& s) { return unless(s.high, s.scaling == RopeScaling::yarn ? 32 : 4); }},
     {"magnitude", is_any<RowPart::rope>, true, [](RowStep& s, int value) { s.magnitude = value; },
      [](const RowStep& s) { return unless(s.magnitude, kOneMagnitude); }, true},
-    {"row", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.block = 0; },
+    {"row", is_any<RowPart::scaled_8, RowPart::dequant>, false, [](RowStep& s, int) { s.block = 0; },
      [](const RowStep& s) { return when(s.block == 0); }},
-    {"tensor", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.block = -1; },
-     [](const RowStep& s) { return when(s.block < 0); }},
+    {"tensor", is_any<RowPart::scaled_8, RowPart::dequant>, false, [](RowStep& s, int) { s.block = -1; },
+     [](const RowStep& s) { return when(s.block == -1); }},
     {"block", is_any<RowPart::scaled_8, RowPart::hadamard, RowPart::dequant>, true,
      [](RowStep& s, int value) { s.block = value; },
      [](const RowStep& s) { return s.block > 0 ? unless(s.block, 128) : std::nullopt; }},
@@ -360,6 +359,12 @@ class ChainReader {
     return value;
   }
 
+  /// 0 stands for the scale of a row, which has a word of its own.
+  void require_block(const RowStep& step, std::size_t first, int value) const {
+    if (value == 0 && (step.kind == RowPart::scaled_8 || step.kind == RowPart::dequant))
+      refuse(first, at_ - first, "a scale for 0 columns: a power of two from 8 on, row or tensor", {});
+  }
+
   /// 1.2772589 in millionths, or yarn.
   int magnitude() {
     constexpr std::string_view kYarn = "yarn";
@@ -419,6 +424,7 @@ class ChainReader {
       // A lone number is the block, or the cap.
       int* const lone = number_of(step);
       if (lone == nullptr) refuse(first, at_ - first, "columns are written as FIRST..LAST", {});
+      require_block(step, first, value);
       *lone = value;
       return {.first = first,
               .length = at_ - first,
@@ -439,7 +445,9 @@ class ChainReader {
       if (at_ == text_.size() || text_[at_] != '=')
         refuse(first, name.size(), fmt::format("{}=NUMBER is expected", name), {});
       ++at_;
-      option.set(step, option.is_magnitude ? magnitude() : number());
+      const int value = option.is_magnitude ? magnitude() : number();
+      if (option.word == "block") require_block(step, first, value);
+      option.set(step, value);
       return {.first = first, .length = at_ - first, .option = &option, .value = option.get(step), .kind = name};
     }
     refuse(first, name.size(),

@@ -26,7 +26,9 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
       if (!step.is_e4m3 && step.is_column_major)
         return "dequant of block-scaled rows with scales by columns: take plain or tile";
       if (!step.is_e4m3 && step.block != RowStep{}.block)
-        return "dequant of block-scaled rows with a block: the format says how many columns a scale has";
+        return "dequant of block-scaled rows with a block, row or tensor: the format says how many columns a scale has";
+      if (step.is_column_major && step.block <= 0)
+        return "dequant of e4m3 with one scale a row or for all, by columns: these have no order";
       break;
     case RowPart::gather:
       if (has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress))

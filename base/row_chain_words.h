@@ -8,6 +8,9 @@
 
 namespace tessera {
 
+/// The block of a dequant of which no format was said.
+inline constexpr int kNoBlock = -2;
+
 /// A word of the text and the step that it is, without options.
 struct PartWord {
   std::string_view word;
@@ -31,7 +34,7 @@ inline const std::vector<PartWord>& part_words() {
       {"join", {.kind = RowPart::join}},
       {"combine", {.kind = RowPart::combine, .block = 0}},
       {"compress", {.kind = RowPart::compress, .block = 0}},
-      {"dequant", {.kind = RowPart::dequant, .block = 0}},
+      {"dequant", {.kind = RowPart::dequant, .block = kNoBlock}},
       {"hadamard", {.kind = RowPart::hadamard}},
       {"mhc_mix", {.kind = RowPart::mhc_mix}},
       {"softcap", {.kind = RowPart::softcap, .limit = 30}},

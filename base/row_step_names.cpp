@@ -64,7 +64,7 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         names.in3 = "tokens";
         break;
       case RowPart::dequant:
-        names.in = "x_scales";
+        names.in = step.is_e4m3 && step.block < 0 ? "x_scale" : "x_scales";
         if (step.is_column_major) names.in_stride = "x_scales_stride_block";
         if (step.has_global) names.in2 = "x_global_scale";
         break;

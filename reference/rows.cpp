@@ -214,7 +214,7 @@ class Walk {
   }
 
   void load_dequantized(const RowStep& s, const RowStepNames& names, std::int64_t row) {
-    const int of_scale = s.is_e4m3 ? s.block : block_elements(s.format);
+    const std::int64_t of_scale = !s.is_e4m3 ? block_elements(s.format) : s.block > 0 ? s.block : run_.columns;
     const std::int64_t blocks = run_.columns / of_scale;
     const std::int64_t rows = has_part(run_.chain, RowPart::gather) ? run_.x_rows : run_.rows;
     const Tensor &x = tensor("x"), &scales = tensor(names.in);
@@ -222,7 +222,9 @@ class Walk {
     for (std::int64_t i = 0; i < run_.columns; ++i) {
       const std::int64_t block = i / of_scale;
       if (s.is_e4m3) {
-        const std::int64_t at = s.is_column_major ? block * scale_rows(s, rows) + row : row * blocks + block;
+        const std::int64_t at = s.block < 0         ? 0
+                                : s.is_column_major ? block * scale_rows(s, rows) + row
+                                                    : row * blocks + block;
         set(i, x.at(row * run_.columns + i) * scales.at(at), 0, kU);
         continue;
       }

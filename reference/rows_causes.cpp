@@ -115,7 +115,7 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
         list.push_back({"x: the two values of a byte are exchanged", [](Scene& s) {
                           for (std::byte& byte : s.in.at("x").bytes) byte = (byte << 4) | (byte >> 4);
                         }});
-      if (step.form == ScaleForm::plain && !step.is_column_major)
+      if (step.form == ScaleForm::plain && !step.is_column_major && step.block > 0)
         list.push_back({"x_scales: the scale of the next block is taken", [](Scene& s) {
                           move_columns(s.in.at("x_scales"), [](std::int64_t block) { return block + 1; });
                         }});

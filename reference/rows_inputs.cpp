@@ -49,13 +49,14 @@ Tensor slots_of(const RowsRun& run, std::uint64_t seed) {
 void add_values_of_x(const RowsRun& run, const RowStep& s, std::int64_t rows, std::uint64_t seed,
                      std::map<std::string, Tensor>& made) {
   const CounterRandom random(seed, 93);
-  const int of_scale = s.is_e4m3 ? s.block : block_elements(s.format);
+  const std::int64_t of_scale = !s.is_e4m3 ? block_elements(s.format) : s.block > 0 ? s.block : run.columns;
   const std::int64_t blocks = run.columns / of_scale;
   const RowStepNames names = row_step_names(run.chain)[static_cast<std::size_t>(source_step(run.chain))];
   if (s.is_e4m3) {
     made.emplace("x", tensor_of(DType::e4m3, {rows, run.columns}, Fill::normal, seed, 0));
-    Tensor scales =
-        s.is_column_major ? Tensor(DType::f32, {blocks, scale_rows(s, rows)}) : Tensor(DType::f32, {rows, blocks});
+    Tensor scales = s.block <= 0        ? Tensor(DType::f32, {s.block < 0 ? 1 : rows})
+                    : s.is_column_major ? Tensor(DType::f32, {blocks, scale_rows(s, rows)})
+                                        : Tensor(DType::f32, {rows, blocks});
     for (std::int64_t i = 0; i < scales.elements(); ++i)
       scales.set(i, 0.01 + random.uniform(static_cast<std::uint64_t>(i)));
     made.emplace(names.in, std::move(scales));

@@ -147,6 +147,8 @@ void add_scales(LaunchWriter& w, const RowStep& step, const std::string& name, c
 /// Scales of x as values of a format: as the sinks write them.
 void add_scales_of_x(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
   const std::string rows_size = has_part(w.c.chain, RowPart::gather) ? "x_rows" : "rows";
+  if (step.is_e4m3 && step.block <= 0)
+    return w.vector(names.in, BufferRole::input, "f32", step.block < 0 ? "1" : rows_size, 4);
   const int of_scale = step.is_e4m3 ? step.block : block_elements(step.format), blocks = w.c.columns / of_scale;
   const Expression all_rows = Expression::parse(rows_size);
   const std::string_view dtype = step.is_e4m3 ? "f32" : "u8";

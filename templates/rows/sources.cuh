@@ -152,7 +152,9 @@ __device__ __forceinline__ void load_codes(const void* values, long long byte, u
 // The scale of the block that a column is in, of row `row` of x.
 template <Config C, RowStep S>
 __device__ __forceinline__ float load_scale(const Params& p, const StepParams& step, long long row, int column) {
-  if constexpr (S.is_e4m3) {
+  if constexpr (S.is_e4m3 && S.block <= 0) {
+    return ptx::ld_global_f32_written(static_cast<const float*>(step.in) + (S.block < 0 ? 0 : row));
+  } else if constexpr (S.is_e4m3) {
     const int block = column / S.block;
     const long long at = S.is_column_major ? block * step.in_stride + row : row * (C.columns / S.block) + block;
     return ptx::ld_global_f32_written(static_cast<const float*>(step.in) + at);

@@ -320,6 +320,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
     return {Rule::global_without_nvfp4, step.is_e4m3 ? step.block : block_elements(step.format), 16};
   if (step.kind == RowPart::dequant) {
     const int of_scale = step.is_e4m3 ? step.block : block_elements(step.format);
+    if (step.is_e4m3 && of_scale <= 0) return {};  // of a row, or of all
     if (of_scale < kVector || of_scale % kVector != 0) return {Rule::range_not_vectors, of_scale, kVector};
     return columns % of_scale != 0 ? Verdict<Rule>{Rule::block_not_in_range, columns, of_scale} : Verdict<Rule>{};
   }

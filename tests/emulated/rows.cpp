@@ -94,6 +94,8 @@ constexpr std::pair<int, const char*> kChains[] = {
     {256, "dequant(mxfp8_e5m2)+nvfp4(tile)"},
     {384, "gather+dequant(e4m3,columns)+f32"},
     {192, "dequant(e4m3,block=64)+residual+e4m3(64)"},
+    {136, "gather+dequant(e4m3,row)+f32"},
+    {64, "dequant(e4m3,tensor)+same"},
     {512, "rope(448..511)+mla_384"},
     {512, "rmsnorm+rope(448..511)+mla_528+mla_288"},
     {128, "hadamard(128)+indexer_68"},

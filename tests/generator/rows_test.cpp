@@ -63,6 +63,8 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "compress(128)+mla_288",
                                  "gather+dequant(nvfp4,tile,global)+mla_528",
                                  "dequant(e4m3,block=64,columns)+indexer_68",
+                                 "dequant(e4m3,row)+same",
+                                 "gather+dequant(e4m3,tensor)+same",
                                  "dequant(mxfp8_e5m2)+same"}) {
     CHECK(canonical(text) == text);
     CHECK(parse_row_chain(canonical(text)) == parse_row_chain(text));
@@ -220,7 +222,13 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
                                                               " columns: a power of two from 8 on");
   CHECK(chain_refused("dequant(mxfp4,block=64)") ==
         "chain = dequant(mxfp4,block=64): dequant(mxfp4,block=64) (character 1): dequant of block-scaled rows with a "
-        "block: the format says how many columns a scale has");
+        "block, row or tensor: the format says how many columns a scale has");
+  CHECK(canonical("dequant(row,e4m3)") == "dequant(e4m3,row)+same");
+  CHECK(chain_refused("dequant(e4m3,row,columns)") ==
+        "chain = dequant(e4m3,row,columns): dequant(e4m3,row,columns) (character 1): dequant of e4m3 with one scale a "
+        "row or for all, by columns: these have no order");
+  for (const std::string zero : {"e4m3(0)", "e4m3(block=0)", "dequant(e4m3,block=0)", "quantize(e4m3,0)"})
+    CHECK(chain_refused(zero).ends_with("): a scale for 0 columns: a power of two from 8 on, row or tensor"));
   CHECK(chain_refused("append_kv(128") == "chain = append_kv(128: a ) is missing");
   CHECK(chain_refused("join+bf16") ==
         "chain = join+bf16: join (character 1): join(COLUMN) says from which column on a row is that of x2");

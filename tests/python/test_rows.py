@@ -306,6 +306,14 @@ def test_values_and_scales_are_read(random):
     close(read, (y2.astype(numpy.float64).reshape(6, 2, 128) * scales[..., None]).reshape(6, 256), 1e-6)
 
 
+@pytest.mark.parametrize("scale", ["row", "tensor"])
+def test_values_under_one_scale(random, scale):
+    x, scales = normal(random, (5, 72), ml_dtypes.float8_e4m3fn), (0.1 + random.random(5 if scale == "row" else 1)).astype(numpy.float32)
+    given = {"x_scales" if scale == "row" else "x_scale": scales}
+    made = tessera.rows(x, f"dequant(e4m3,{scale})+f32", device="emulator", **given)["y"]
+    close(made, x.astype(numpy.float64) * scales.astype(numpy.float64)[:, None], 1e-6)
+
+
 E2M1 = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 

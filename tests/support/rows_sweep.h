@@ -118,8 +118,8 @@ inline std::string drawn_sink(Draw& draw, int columns) {
 inline std::string drawn_source(Draw& draw, int columns) {
   constexpr const char* kGates[] = {"silu",        "gelu",         "gelu_tanh",        "silu,limit=10",
                                     "interleaved", "relu,limit=1", "gelu,interleaved", "gpt_oss,interleaved,limit=7"};
-  constexpr const char* kRead[] = {"nvfp4", "nvfp4,tile,global", "mxfp4", "mxfp8_e4m3,tile", "mxfp8_e5m2",
-                                   "e4m3",  "e4m3,columns"};
+  constexpr const char* kRead[] = {"nvfp4", "nvfp4,tile,global", "mxfp4",    "mxfp8_e4m3,tile", "mxfp8_e5m2",
+                                   "e4m3",  "e4m3,columns",      "e4m3,row", "e4m3,tensor"};
   const std::string gathered = draw.one_in(3) ? "gather+" : "";
   switch (draw.pick(0, 9)) {
     case 0:

@@ -88,7 +88,7 @@ struct RowStep {
   // mix is made of such a product, and written
   bool has_product = false;
   // hadamard: 64, 128 or 256. scaled_8: columns of a scale, 0: the row, -1: one scale for all, given. combine: rows
-  // that are added. compress: tokens of an entry. dequant of e4m3: columns of a scale.
+  // that are added. compress: tokens of an entry. dequant of e4m3: as scaled_8.
   int block = 128;
   // compress: an entry has the first halves of the rows of the entry before too, and the second halves of its own
   bool overlaps = false;
