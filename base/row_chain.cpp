@@ -173,6 +173,8 @@ constexpr Option kOptions[] = {
      [](RowStep& s, int value) { s.iterations = value; }, [](const RowStep& s) { return unless(s.iterations, 20); }},
     {"pow2", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_power = true; },
      [](const RowStep& s) { return when(s.is_power); }},
+    {"packed", is_any<RowPart::scaled_8>, false, [](RowStep& s, int) { s.is_packed = s.is_power = true; },
+     [](const RowStep& s) { return when(s.is_packed); }},
     {"columns", is_any<RowPart::scaled_8, RowPart::dequant>, false, [](RowStep& s, int) { s.is_column_major = true; },
      [](const RowStep& s) { return when(s.is_column_major); }},
     {"tile", is_any<RowPart::quantize, RowPart::dequant>, false, [](RowStep& s, int) { s.form = ScaleForm::tile; },

@@ -65,6 +65,9 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
     case RowPart::scaled_8:
       if (step.block > 0 && (step.block < rows::kVector || !is_power_of_two(step.block)))
         return fmt::format("e4m3 with a scale for {} columns: a power of two from {} on", step.block, rows::kVector);
+      if (step.is_packed && step.block <= 0) return "e4m3 with packed scales of rows: they are those of blocks";
+      if (step.is_packed && step.is_column_major) return "e4m3 with packed and columns: packed scales lie by columns";
+      if (step.is_packed && !step.is_power) return "e4m3 with packed scales that are no powers of two: add pow2";
       break;
     case RowPart::quantize:
       if (step.is_placed && step.form == ScaleForm::tile)

@@ -146,6 +146,7 @@ std::string initialiser_of_step(const RowStep& step) {
   flag("has_global", step.has_global, usual.has_global);
   flag("is_power", step.is_power, usual.is_power);
   flag("is_column_major", step.is_column_major, usual.is_column_major);
+  flag("is_packed", step.is_packed, usual.is_packed);
   add("cache", step.cache, usual.cache, std::string(cache_word(step.cache)));
   return fmt::format("{{{}}}", fmt::join(fields, ", "));
 }

@@ -133,6 +133,17 @@ void add_scales(LaunchWriter& w, const RowStep& step, const std::string& name, c
     return;
   }
   const int blocks = columns / step.block;
+  if (step.is_packed) {
+    const Expression padded = expression("ceil_div({}, 4) * 4", rows_size);
+    const auto words = static_cast<std::int64_t>(ceil_div(blocks, 4));
+    w.buffer(name, BufferRole::output, "s32", {Expression(words), padded}, {padded, Expression(1)}, 4);
+    w.step.parameters.push_back({.name = name + "_stride_block",
+                                 .kind = ParameterKind::i64,
+                                 .value = padded,
+                                 .source = {},
+                                 .offset_bytes = {}});
+    return;
+  }
   if (!step.is_column_major) {
     w.buffer(name, BufferRole::output, "f32", {Expression::parse(rows_size), Expression(blocks)},
              {Expression(blocks), Expression(1)}, 4);

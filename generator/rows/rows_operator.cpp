@@ -340,9 +340,9 @@ std::string RowsOperator::call(const Config& config) {
     const RowStep& step = chain.steps[i];
     const auto pointer = [](const std::string& name) { return name.empty() ? std::string("nullptr") : name; };
     const auto stride = [](const std::string& name) { return name.empty() ? std::string("0") : name; };
-    const std::string out_stride = step.kind == RowPart::scaled_8 && step.is_column_major && step.block > 0
-                                       ? n.out2 + "_stride_block"
-                                       : stride(n.out_stride);
+    const bool is_by_columns = step.is_packed || (step.is_column_major && step.block > 0);
+    const std::string out_stride =
+        step.kind == RowPart::scaled_8 && is_by_columns ? n.out2 + "_stride_block" : stride(n.out_stride);
     std::string of_tokens;
     if (is_paged && step.kind == RowPart::join) of_tokens = ", x2_stride_seqlen, 0, 0";
     if (step.has_table) of_tokens = ", 0, 0, 0, nullptr, nullptr, table_rows";

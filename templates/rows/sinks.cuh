@@ -283,7 +283,17 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
     if constexpr (S.block > 0) {
       if (place.thread % (S.block / kVector) != 0) continue;
       const int block = at / S.block;
-      if constexpr (S.is_column_major) {
+      if constexpr (S.is_packed) {
+        constexpr int kBlocks = kWidth / S.block, kPadded = static_cast<int>(round_up(kBlocks, 4));
+        char* const bytes = static_cast<char*>(step.out2);
+        ptx::st_global_u8(bytes + packed_scale_at(step.out_stride, row, block), __float_as_uint(scale) >> 23);
+        // The bytes of blocks that are not there, in the last word.
+        if (kPadded > kBlocks && block == kBlocks - 1) {
+#pragma unroll
+          for (int i = kBlocks; i < kPadded; ++i)
+            ptx::st_global_u8(bytes + packed_scale_at(step.out_stride, row, i), 0);
+        }
+      } else if constexpr (S.is_column_major) {
         scales[block * step.out_stride + row] = scale;
       } else {
         scales[row * (kWidth / S.block) + block] = scale;

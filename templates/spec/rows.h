@@ -33,8 +33,8 @@
 //     rmsnorm    const void* weight       layernorm  const void* weight, bias
 //     store      void* y; long long its stride, in pages those of a page, a token and a head
 //     quantize   void* values, scales; const float* global_scale (if it has one)
-//     scaled_8   void* values; (in pages three strides as of store); float* scales; long long floats from one block of
-//                columns to the next (column-major)
+//     scaled_8   void* values; (in pages three strides as of store); float* scales; long long floats, or words,
+//                from one block of columns, or four, to the next (column-major, packed)
 //     cache      void* pages; long long bytes from one page to the next
 // Launch: grid {ceil(rows / rows_of_cta) ctas_of_row, 1, 1} in clusters of {ctas_of_row, 1, 1}, block
 // {threads_of_cta(), 1, 1}, smem_bytes() of shared memory, programmatic stream serialization. With mhc_pre of a product

@@ -95,6 +95,8 @@ constexpr std::pair<int, const char*> kChains[] = {
     {384, "gather+dequant(e4m3,columns)+f32"},
     {192, "dequant(e4m3,block=64)+residual+e4m3(64)"},
     {136, "gather+dequant(e4m3,row)+f32"},
+    {1664, "residual(store)+rmsnorm+e4m3(packed)"},
+    {192, "e4m3(32,packed,scatter)+e4m3(0..127,packed)"},
     {64, "dequant(e4m3,tensor)+same"},
     {512, "rope(448..511)+mla_384"},
     {512, "rmsnorm+rope(448..511)+mla_528+mla_288"},

@@ -51,6 +51,7 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "gather+hadamard(block=64)+f32",
                                  "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
                                  "residual+factor+mxfp4",
+                                 "e4m3(block=32,pow2,packed,scatter)",
                                  "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)",
                                  "mhc_pre+sigmoid+indexer_132",
                                  "mhc_post(product)",
@@ -223,6 +224,13 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
   CHECK(chain_refused("dequant(mxfp4,block=64)") ==
         "chain = dequant(mxfp4,block=64): dequant(mxfp4,block=64) (character 1): dequant of block-scaled rows with a "
         "block, row or tensor: the format says how many columns a scale has");
+  CHECK(canonical("e4m3(packed)") == "e4m3(pow2,packed)");
+  CHECK(chain_refused("e4m3(packed,row)") ==
+        "chain = e4m3(packed,row): e4m3(packed,row) (character 1): e4m3 with packed scales of rows: they are those of "
+        "blocks");
+  CHECK(chain_refused("e4m3(packed,columns)") ==
+        "chain = e4m3(packed,columns): e4m3(packed,columns) (character 1): e4m3 with packed and columns: packed scales "
+        "lie by columns");
   CHECK(canonical("dequant(row,e4m3)") == "dequant(e4m3,row)+same");
   CHECK(chain_refused("dequant(e4m3,row,columns)") ==
         "chain = dequant(e4m3,row,columns): dequant(e4m3,row,columns) (character 1): dequant of e4m3 with one scale a "

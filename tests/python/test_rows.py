@@ -306,6 +306,20 @@ def test_values_and_scales_are_read(random):
     close(read, (y2.astype(numpy.float64).reshape(6, 2, 128) * scales[..., None]).reshape(6, 256), 1e-6)
 
 
+def test_packed_scales(random):
+    """DeepGEMM's for Blackwell: int32 [k / 512, rows padded to 4], of which byte b is the exponent of block 4 k + b."""
+    x = normal(random, (6, 896), ml_dtypes.bfloat16)
+    made = tessera.rows(x, "e4m3(packed)", device="emulator")
+    blocks = x.astype(numpy.float64).reshape(6, 7, 128)
+    exponents = numpy.ceil(numpy.log2(numpy.maximum(numpy.abs(blocks).max(-1), 1e-4) / 448))
+    words = numpy.asarray(made["y_scales"])
+    assert words.dtype == numpy.int32 and words.shape == (2, 8)
+    found = words.view(numpy.uint8).reshape(2, 8, 4)[:, :6].transpose(1, 0, 2).reshape(6, 8)
+    assert (found[:, :7] == exponents + 127).all() and (found[:, 7] == 0).all()
+    values = (blocks / numpy.exp2(exponents)[..., None]).astype(ml_dtypes.float8_e4m3fn)
+    assert (numpy.asarray(made["y"]).view(ml_dtypes.float8_e4m3fn).reshape(6, 7, 128) == values).all()
+
+
 @pytest.mark.parametrize("scale", ["row", "tensor"])
 def test_values_under_one_scale(random, scale):
     x, scales = normal(random, (5, 72), ml_dtypes.float8_e4m3fn), (0.1 + random.random(5 if scale == "row" else 1)).astype(numpy.float32)

@@ -100,7 +100,8 @@ inline std::string drawn_step(Draw& draw, int columns) {
 
 inline std::string drawn_sink(Draw& draw, int columns) {
   constexpr const char* kStores[] = {"bf16", "f16", "f32", "same"};
-  constexpr const char* kOfE4m3[] = {"", "pow2", "columns", "pow2,columns", "row", "tensor", "scatter", "block=64"};
+  constexpr const char* kOfE4m3[] = {"",       "pow2",    "columns",  "pow2,columns", "row",
+                                     "tensor", "scatter", "block=64", "packed",       "64,packed,scatter"};
   switch (draw.pick(0, 4)) {
     case 0:
       return draw.of(kStores) + range(draw, columns, 8, draw.one_in(4) ? "scatter" : "");

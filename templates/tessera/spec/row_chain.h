@@ -104,6 +104,7 @@ struct RowStep {
   // scaled_8
   bool is_power = false;         // scales are powers of two
   bool is_column_major = false;  // scales of one block of columns side by side, rows padded to 4
+  bool is_packed = false;        // likewise, of four blocks as bytes of a word: ue8m0
   // cache
   RowCache cache = RowCache::mla_656;
 
@@ -220,7 +221,11 @@ TESSERA_HD constexpr int compressed_tokens(const RowStep& step) { return step.ov
 
 // Bytes of the fp32 scales of `rows` rows of scaled_8 with blocks; what is one for another block of columns.
 TESSERA_HD constexpr long long scale_rows(const RowStep& step, long long rows) {
-  return step.is_column_major ? round_up(rows, 4) : rows;
+  return step.is_column_major || step.is_packed ? round_up(rows, 4) : rows;
+}
+// Where the byte of a packed scale stands, of rows that are padded to `rows`.
+TESSERA_HD constexpr long long packed_scale_at(long long rows, long long row, int block) {
+  return (block / 4 * rows + row) * 4 + block % 4;
 }
 
 }  // namespace tessera
