@@ -80,6 +80,8 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
     default:
       break;
   }
+  if (has_part(chain, RowPart::heads) && !rows::goes_with_heads(step))
+    return "beside heads, where a row is a head of a token, stand no scatter and of sources gate and join alone";
   if (has_paged_sink(chain) && !rows::goes_with_pages(step))
     return "beside paged sinks, where a row is a head of a token and slots are those of tokens, stand no gather, "
            "scatter, "

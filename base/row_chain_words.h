@@ -23,6 +23,7 @@ inline RowStep scaled_in(BlockFormat format) { return {.kind = RowPart::quantize
 inline const std::vector<PartWord>& part_words() {
   static const std::vector<PartWord> words = {
       {"gather", {.kind = RowPart::gather}},
+      {"heads", {.kind = RowPart::heads}},
       {"gate", {.kind = RowPart::gate}},
       {"residual", {.kind = RowPart::residual}},
       {"factor", {.kind = RowPart::factor}},

@@ -10,8 +10,8 @@ namespace tessera {
 namespace {
 
 /// Where rows are heads of tokens they have a stride of tokens too.
-std::string step_stride(const RowChain& chain, const std::string& name) {
-  return name + (has_paged_sink(chain) ? "_stride_head" : "_stride_row");
+std::string step_stride(const RowChain& chain, const RowStep& step, const std::string& name) {
+  return name + (has_heads(chain, step) || step.is_paged ? "_stride_head" : "_stride_row");
 }
 
 }  // namespace
@@ -29,10 +29,10 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
     switch (step.kind) {
       case RowPart::residual:
         names.in = numbered("residual");
-        names.in_stride = names.in + "_stride_row";
+        names.in_stride = step_stride(chain, step, names.in);
         if (step.is_stored) {
           names.out = names.in + "_out";
-          names.out_stride = names.out + "_stride_row";
+          names.out_stride = step_stride(chain, step, names.out);
         }
         break;
       case RowPart::mhc_pre:
@@ -51,7 +51,7 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         break;
       case RowPart::join:
         names.in = "x2";
-        names.in_stride = step_stride(chain, names.in);
+        names.in_stride = step_stride(chain, step, names.in);
         break;
       case RowPart::combine:
         names.in = "indices";
@@ -95,7 +95,7 @@ std::vector<RowStepNames> row_step_names(const RowChain& chain) {
         break;
       case RowPart::store:
         names.out = numbered("y");
-        names.out_stride = names.out + (step.is_paged ? "_stride_head" : "_stride_row");
+        names.out_stride = step_stride(chain, step, names.out);
         break;
       case RowPart::cache:
         names.out = numbered("cache");

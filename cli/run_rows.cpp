@@ -45,16 +45,16 @@ class RunRows final : public RunOperator {
                          [&](const GivenSize& g) { return g.name == name; });
     };
     const RowChain& chain = plan.problem.as<Rows>().chain;
-    const bool is_paged = has_paged_sink(chain);
+    const bool is_paged = has_paged_sink(chain), are_heads = has_heads(chain);
     if (!is_given("rows")) {
       const auto x = flags.arrays.find("x");
-      const bool has_rows = x != flags.arrays.end() && x->second.shape.size() == (is_paged ? 3 : 2);
-      given.push_back({"rows", !has_rows  ? (flags.is_emulated ? (is_paged ? 39 : 37) : 1029)
-                               : is_paged ? x->second.shape[0] * x->second.shape[1]
-                                          : x->second.shape[0]});
-      if (has_rows && is_paged && !is_given("heads")) given.push_back({"heads", x->second.shape[1]});
+      const bool has_rows = x != flags.arrays.end() && x->second.shape.size() == (are_heads ? 3 : 2);
+      given.push_back({"rows", !has_rows   ? (flags.is_emulated ? (are_heads ? 39 : 37) : 1029)
+                               : are_heads ? x->second.shape[0] * x->second.shape[1]
+                                           : x->second.shape[0]});
+      if (has_rows && are_heads && !is_given("heads")) given.push_back({"heads", x->second.shape[1]});
     }
-    if ((is_paged || has_part(chain, RowPart::rope)) && !is_given("heads")) given.push_back({"heads", 3});
+    if ((are_heads || has_part(chain, RowPart::rope)) && !is_given("heads")) given.push_back({"heads", 3});
     if (has_rope_table(chain) && !is_given("table_rows")) {
       const auto table = flags.arrays.find("rope_table");
       given.push_back({"table_rows", table != flags.arrays.end() ? table->second.shape[0] : 128});

@@ -64,8 +64,8 @@ void exchange_pairs(Tensor& tensor, std::size_t bytes) {
 }
 
 void exchange_halves(Tensor& x) {
-  const std::int64_t columns = x.shape[1], half = columns / 2 * dtype_bytes(x.dtype);
-  for (std::int64_t row = 0; row < x.shape[0]; ++row) {
+  const std::int64_t columns = x.shape.back(), half = columns / 2 * dtype_bytes(x.dtype);
+  for (std::int64_t row = 0; row < x.elements() / columns; ++row) {
     const auto start = x.bytes.begin() + row * 2 * half;
     std::swap_ranges(start, start + half, start + half);
   }

@@ -122,7 +122,7 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
   // Rows of tokens' heads have an extent more, and the same elements.
   const auto rows_of_x = [&](std::int64_t columns, std::uint64_t stream) {
     Tensor tensor = tensor_of(run.dtype, {x_rows, columns}, kind, seed, stream);
-    if (has_paged_sink(run.chain)) tensor.shape = {x_rows / run.heads, run.heads, columns};
+    if (has_heads(run.chain)) tensor.shape = {x_rows / run.heads, run.heads, columns};
     return tensor;
   };
   const RowStep& source = run.chain.steps[source_step(run.chain)];
@@ -184,8 +184,11 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
       made.emplace(names[i].in, tensor_of(DType::f32, {run.table_rows, columns}, of_parts, seed, stream));
     if (s.is_added)
       made.emplace(names[i].out, tensor_of(stored_type(s, run.dtype), {run.placed_rows, columns}, kind, seed, stream));
-    if (s.kind == RowPart::residual)
-      made.emplace(names[i].in, tensor_of(run.dtype, {run.rows, columns}, kind, seed, stream));
+    if (s.kind == RowPart::residual) {
+      Tensor residual = tensor_of(run.dtype, {run.rows, columns}, kind, seed, stream);
+      if (has_heads(run.chain, s)) residual.shape = {run.rows / run.heads, run.heads, columns};
+      made.emplace(names[i].in, std::move(residual));
+    }
     if (s.kind == RowPart::factor) made.emplace(names[i].in, tensor_of(DType::f32, {run.rows}, of_parts, seed, stream));
     if ((s.kind == RowPart::rmsnorm || s.kind == RowPart::layernorm) && s.has_weight)
       made.emplace(names[i].in, tensor_of(run.dtype, {columns}, of_parts, seed, stream));

@@ -15,6 +15,8 @@ std::string_view kind_word(const RowStep& step) {
       return "RowPart::end";
     case RowPart::gather:
       return "RowPart::gather";
+    case RowPart::heads:
+      return "RowPart::heads";
     case RowPart::gate:
       return "RowPart::gate";
     case RowPart::residual:

@@ -73,13 +73,14 @@ struct LaunchWriter {
                                                     elements == 8 ? "8 or 16" : "16")});
   }
   /// [tokens, heads, columns]: rows are heads of tokens.
-  void heads_of_tokens(const std::string& name, DType dtype, long long columns) {
+  void heads_of_tokens(const std::string& name, DType dtype, long long columns, BufferRole role = BufferRole::input) {
     const std::string head = name + "_stride_head", token = name + "_stride_seqlen";
-    size(head, 0, kMaxStride, Expression(columns), fmt::format("elements of {} from one head to the next", name));
-    size(token, 0, kMaxStride, expression("heads * {}", head),
+    const long long least = role == BufferRole::input ? 0 : columns;
+    size(head, least, kMaxStride, Expression(columns), fmt::format("elements of {} from one head to the next", name));
+    size(token, least, kMaxStride, expression("heads * {}", head),
          fmt::format("elements of {} from one token to the next", name));
     for (const std::string& stride : {head, token}) multiple(stride, 16 / dtype_bytes(dtype));
-    buffer(name, BufferRole::input, to_word(dtype),
+    buffer(name, role, to_word(dtype),
            {Expression::parse("ceil_div(rows, heads)"), Expression::parse("heads"), Expression(columns)},
            {Expression::parse(token), Expression::parse(head), Expression(1)}, 16);
     parameter(head, ParameterKind::i64);
@@ -100,6 +101,12 @@ struct LaunchWriter {
         {Expression::parse(page), Expression::parse(token), Expression::parse(head), Expression(1)},
         dtype == DType::e4m3 ? 8 : 16);
     for (const std::string& stride : {page, token, head}) parameter(stride, ParameterKind::i64);
+  }
+  /// Rows of a step: with `heads` those of tokens.
+  void rows_of_step(const RowStep& part, const std::string& name, const std::string& stride, BufferRole role,
+                    DType dtype, const std::string& rows_size, long long columns) {
+    if (has_heads(c.chain, part)) return heads_of_tokens(name, dtype, columns, role);
+    strided_rows(name, stride, role, dtype, rows_size, columns);
   }
   void mix(const std::string& name) {
     buffer(name, BufferRole::input, "f32", {Expression::parse("rows"), Expression(kMixColumns)},
@@ -219,16 +226,13 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
   const std::string rows_size = step.is_placed ? "placed_rows" : "rows";
   switch (step.kind) {
     case RowPart::residual:
-      w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype, "rows", columns);
-      if (step.is_stored) w.strided_rows(names.out, names.out_stride, BufferRole::output, w.c.dtype, "rows", columns);
+      w.rows_of_step(step, names.in, names.in_stride, BufferRole::input, w.c.dtype, "rows", columns);
+      if (step.is_stored)
+        w.rows_of_step(step, names.out, names.out_stride, BufferRole::output, w.c.dtype, "rows", columns);
       break;
     case RowPart::join:
-      if (has_paged_sink(w.c.chain)) {
-        w.heads_of_tokens(names.in, w.c.dtype, columns);
-      } else {
-        w.strided_rows(names.in, names.in_stride, BufferRole::input, w.c.dtype,
-                       has_part(w.c.chain, RowPart::gather) ? "x_rows" : "rows", columns);
-      }
+      w.rows_of_step(step, names.in, names.in_stride, BufferRole::input, w.c.dtype,
+                     has_part(w.c.chain, RowPart::gather) ? "x_rows" : "rows", columns);
       break;
     case RowPart::rope:
       if (!step.has_table) break;
@@ -298,7 +302,7 @@ void add_step(LaunchWriter& w, const RowStep& step, const RowStepNames& names) {
         w.paged(names.out, stored_type(step, w.c.dtype), columns);
         break;
       }
-      w.strided_rows(names.out, names.out_stride, step.is_added ? BufferRole::in_out : BufferRole::output,
+      w.rows_of_step(step, names.out, names.out_stride, step.is_added ? BufferRole::in_out : BufferRole::output,
                      stored_type(step, w.c.dtype), rows_size, columns);
       break;
     case RowPart::quantize: {
@@ -336,13 +340,14 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   const bool is_gathered = has_part(c.chain, RowPart::gather), has_named_rows = rows::has_named_rows(c.chain);
   if (has_named_rows) w.size("x_rows", 0, kMaxRows, Expression::parse("rows"), "rows of x");
   const bool is_paged = has_paged_sink(c.chain), has_pages = is_paged || has_part(c.chain, RowPart::cache);
-  const bool has_heads = is_paged || has_part(c.chain, RowPart::rope);
-  if (has_heads)
+  const bool are_heads = has_heads(c.chain), takes_heads = are_heads || has_part(c.chain, RowPart::rope);
+  if (takes_heads)
     w.size("heads", 1, kMaxHeads, Expression(1),
-           is_paged ? "heads of a token: rows that share a slot and a position, one after the other"
-                    : "rows that share a position, one after the other");
+           is_paged    ? "heads of a token: rows that share a slot and a position, one after the other"
+           : are_heads ? "heads of a token: rows that share a position, one after the other"
+                       : "rows that share a position, one after the other");
   if (has_rope_table(c.chain)) w.size("table_rows", 0, kMaxRows, {}, "positions that rope's table has");
-  if (is_paged)
+  if (are_heads)
     w.launch.domain.push_back({.lhs = Expression::parse("rows"),
                                .relation = Relation::multiple_of,
                                .rhs = Expression::parse("heads"),
@@ -357,7 +362,7 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
                                .rhs = Expression(kMaxRows),
                                .message = fmt::format("a cache has at most {} tokens", kMaxRows)});
   }
-  if (is_paged) {
+  if (are_heads) {
     w.heads_of_tokens("x", c.dtype, source_columns(c.chain, c.columns));
   } else if (source_of(c.chain) == RowPart::dequant) {
     w.values_of_rows(c.chain.steps[source_step(c.chain)], has_named_rows ? "x_rows" : "rows",
@@ -369,7 +374,7 @@ LaunchPlan rows_launch(const rows::Config& c, const std::string& arch, const std
   if (is_gathered) w.vector("indices", BufferRole::input, "s32", "rows", 4);
   if (has_named_rows) w.parameter("x_rows", ParameterKind::i32);
   if (has_part(c.chain, RowPart::rope)) w.vector("positions", BufferRole::input, "s32", "ceil_div(rows, heads)", 4);
-  if (has_heads) w.parameter("heads", ParameterKind::i32);
+  if (takes_heads) w.parameter("heads", ParameterKind::i32);
   if (has_slots(c.chain)) w.vector("slots", BufferRole::input, "s32", is_paged ? "ceil_div(rows, heads)" : "rows", 4);
   if (has_placed_sink(c.chain)) w.parameter("placed_rows", ParameterKind::i32);
   if (has_pages) {

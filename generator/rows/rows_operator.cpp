@@ -230,8 +230,9 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::range_not_vectors:
       return fmt::format("a part that begins at, or has, {} columns: multiples of {} needed", found, bound);
     case Rule::source_after_others:
-      return "gather, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the first "
-             "parts, gather before the others";
+      return "gather, heads, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the "
+             "first "
+             "parts, gather or heads before the others";
     case Rule::block_not_in_range:
       return fmt::format("{} columns of a part that takes blocks of {}: whole blocks needed", found, bound);
     case Rule::block_wider_than_threads:
@@ -263,6 +264,7 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::compress_out_of_range:
     case Rule::gather_beside_rows:
     case Rule::paged_beside_others:
+    case Rule::heads_beside_others:
     case Rule::paged_scales:
     case Rule::scale_not_power_of_two:
       return chain_mistake(config.chain).value_or(ChainMistake{}).what;
@@ -344,7 +346,11 @@ std::string RowsOperator::call(const Config& config) {
     const std::string out_stride =
         step.kind == RowPart::scaled_8 && is_by_columns ? n.out2 + "_stride_block" : stride(n.out_stride);
     std::string of_tokens;
-    if (is_paged && step.kind == RowPart::join) of_tokens = ", x2_stride_seqlen, 0, 0";
+    if (step.kind == RowPart::join && has_heads(chain)) of_tokens = ", x2_stride_seqlen, 0, 0";
+    if (step.kind == RowPart::residual && has_heads(chain, step))
+      of_tokens = fmt::format(", {}_stride_seqlen, 0, {}", n.in, step.is_stored ? n.out + "_stride_seqlen" : "0");
+    if (step.kind == RowPart::store && has_heads(chain, step))
+      of_tokens = fmt::format(", 0, 0, {}_stride_seqlen", n.out);
     if (step.has_table) of_tokens = ", 0, 0, 0, nullptr, nullptr, table_rows";
     if (step.is_paged) of_tokens = fmt::format(", 0, {0}_stride_page, {0}_stride_seqlen", n.out);
     if (step.has_product)
@@ -357,10 +363,11 @@ std::string RowsOperator::call(const Config& config) {
       "tessera::rows::kernel<kConfig>(\n      {{x, {}, {}, {},\n       {}, {}, {}, {},\n       {}, {}, {}, "
       "rows,\n   "
       "    {{{}}}}})",
-      is_paged ? "x_stride_head, x_stride_seqlen" : "x_stride_row, 0",
+      has_heads(chain) ? "x_stride_head, x_stride_seqlen" : "x_stride_row, 0",
       given(is_gathered, "static_cast<const int*>(indices)", "nullptr"),
       given(rows::has_named_rows(chain), "x_rows", "0"),
-      given(has_rope, "static_cast<const int*>(positions)", "nullptr"), given(has_rope || is_paged, "heads", "1"),
+      given(has_rope, "static_cast<const int*>(positions)", "nullptr"),
+      given(has_rope || has_heads(chain), "heads", "1"),
       given(has_slots(chain), "static_cast<const int*>(slots)", "nullptr"), given(is_placed, "placed_rows", "0"),
       given(has_pages, "cache_slots", "0"), given(has_pages, "page_size", "1"), given(has_row_norm(chain), "eps", "0"),
       fmt::join(steps, ",\n        "));

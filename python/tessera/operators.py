@@ -201,7 +201,7 @@ def dequantize(
 
 def _chain_columns(chain: str, width: int, x2_width: int) -> int:
     """Columns of a row after the chain's source, from those of x (of values in formats: bytes) and of x2."""
-    part = next((part for part in chain.split("+") if not part.startswith("gather")), "")
+    part = next((part for part in chain.split("+") if not part.startswith(("gather", "heads"))), "")
     source, options = part.split("(")[0], part.strip(")").split("(")[-1].split(",")
     if source in ("gate", "silu_mul", "swiglu", "gelu_mul", "gelu_tanh_mul"):
         return width // 2

@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_gated(const Params& p, const Place& place, 
     const int column = column_of<C>(place, j);
     first[j] = second[j] = zeros8<C.dtype>();
     if (row < 0 || (has_tail(C) && column >= C.columns)) continue;
-    const long long at = row * p.x_stride + (S.is_interleaved ? 2 : 1) * column;
+    const long long at = start_of_row<C>(place, p.x_stride, p.x_stride_token) + (S.is_interleaved ? 2 : 1) * column;
     first[j] = load8<C.dtype>(p.x, at);
     second[j] = load8<C.dtype>(p.x, at + kApart);
   }

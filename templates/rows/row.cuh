@@ -60,7 +60,7 @@ struct Place {
   int source;
   int position;
   int slot;
-  // With pages: the token whose head the row is, and which; the slot is the token's.
+  // Where rows are heads: the token's number, and the head's; a slot of pages is the token's.
   int token;
   int head;
 };
@@ -89,7 +89,7 @@ __device__ __forceinline__ Place place_of_thread(const Params& p) {
     const int index = p.indices[row];
     place.source = index < p.x_rows ? index : -1;
   }
-  if constexpr (has_part(C.chain, RowPart::rope) || has_paged_sink(C.chain)) {
+  if constexpr (has_part(C.chain, RowPart::rope) || has_heads(C.chain)) {
     unsigned token = static_cast<unsigned>(row);
     if (p.heads != 1) token /= static_cast<unsigned>(p.heads);  // a division is twenty instructions
     place.token = static_cast<int>(token);
@@ -103,8 +103,15 @@ __device__ __forceinline__ Place place_of_thread(const Params& p) {
 // Where a row of x, or of x2, begins. Precondition: there is one.
 template <Config C>
 __device__ __forceinline__ long long start_of_row(const Place& place, long long stride, long long stride_token) {
-  if constexpr (has_paged_sink(C.chain)) return place.token * stride_token + place.head * stride;
+  if constexpr (has_heads(C.chain)) return place.token * stride_token + place.head * stride;
   return place.source * stride;
+}
+
+// Where a row of a residual, or one that is stored, begins.
+template <Config C, RowStep S>
+__device__ __forceinline__ long long start_in_step(const Place& place, long long stride, long long stride_token) {
+  if constexpr (has_heads(C.chain, S)) return place.token * stride_token + place.head * stride;
+  return place.row * stride;
 }
 
 // The first column of a thread's vector.

@@ -41,6 +41,8 @@ __device__ __forceinline__ long long start_of_sink(const Params& p, const StepPa
     const PagedPlace at = page_of(p, place);
     return at.page * step.out_stride_page + at.token * step.out_stride_token + place.head * step.out_stride;
   }
+  if constexpr (has_heads(C.chain, S))
+    return place.is_live ? start_in_step<C, S>(place, stride, step.out_stride_token) : -1;
   const long long row = row_of_sink<S>(p, place);
   return row < 0 ? -1 : row * stride;
 }

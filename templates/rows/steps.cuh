@@ -22,7 +22,8 @@ __device__ __forceinline__ void add_residual(const StepParams& p, const Place& p
     const int column = column_of<C>(place, j);
     raw[j] = zeros8<C.dtype>();
     if (place.is_live && is_in<C, S>(place, j))
-      raw[j] = load8<C.dtype, reads_stay(C)>(p.in, place.row * p.in_stride + column - S.first);
+      raw[j] = load8<C.dtype, reads_stay(C)>(
+          p.in, start_in_step<C, S>(place, p.in_stride, p.in_stride_token) + column - S.first);
   }
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
@@ -31,7 +32,7 @@ __device__ __forceinline__ void add_residual(const StepParams& p, const Place& p
     const int column = column_of<C>(place, j);
     if constexpr (S.is_stored) {
       if (place.is_live && is_in<C, S>(place, j))
-        store8<C.dtype>(p.out, place.row * p.out_stride + column - S.first, x.v[j]);
+        store8<C.dtype>(p.out, start_in_step<C, S>(place, p.out_stride, p.out_stride_token) + column - S.first, x.v[j]);
     }
   }
 }

@@ -8,7 +8,8 @@
 // the sums of their warps (st.async).
 //
 // Entry parameters, in this order:
-//   const void* x; long long x_stride_row           elements; of a head with pages, and then long long that of a token
+//   const void* x; long long x_stride_row           elements; of a head with pages or `heads`, and then long long that
+//                                                   of a token
 //   const int* indices                              gather: an index outside of x gives a row of zeros
 //   int x_rows                                      gather, combine, compress
 //   const int* positions                            rope: row i has position i / heads
@@ -27,7 +28,8 @@
 //     compress   const void* scores; long long its stride; const float* ape; const int* tokens
 //     dequant    const void* scales; (column-major) long long floats from one block to the next; const float* factor
 //     rope       const float* table (if it reads one); int its rows (of the first: all have as many)
-//     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored)
+//     residual   const void* residual; long long its stride; void* residual_out; long long its stride   (if stored);
+//                with `heads` two strides each, of a head and of a token, and so of store
 //     factor     const float* factor
 //     mhc_mix    const float* sum_squares, mix_base, mix_scale
 //     rmsnorm    const void* weight       layernorm  const void* weight, bias
@@ -226,6 +228,7 @@ enum class Rule {
   compress_out_of_range,     // tokens of an entry; 256
   gather_beside_rows,        // number of the step; 0
   paged_beside_others,       // number of the step; 0
+  heads_beside_others,       // number of the step; 0
   paged_scales,              // columns of a scale, or 0; -1
   store_not_floating,        // bytes of an element of y; 4
   global_without_nvfp4,      // the format's block; 16
@@ -282,15 +285,23 @@ TESSERA_HD constexpr bool goes_with_pages(const RowStep& step) {
   return !is_row_source(step.kind) || step.kind == RowPart::join;
 }
 
+// What has strides of heads and tokens, or does not care.
+TESSERA_HD constexpr bool goes_with_heads(const RowStep& step) {
+  if (step.kind == RowPart::gather || step.is_placed) return false;
+  return !is_row_source(step.kind) || step.kind == RowPart::join || step.kind == RowPart::gate;
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number) {
   const RowStep& step = c.chain.steps[number];
   const int last = last_column(step, c.columns), columns = width(step, c.columns);
-  const bool is_source = step.kind == RowPart::gather || is_row_source(step.kind);
+  const bool is_list = step.kind == RowPart::gather || step.kind == RowPart::heads;
+  const bool is_source = is_list || is_row_source(step.kind);
   if (step.kind == RowPart::join && step.first >= c.columns) return {Rule::join_outside_row, step.first, c.columns};
   if (last >= c.columns || step.first > last) return {Rule::range_outside_row, last, c.columns};
   if (step.first % kVector != 0) return {Rule::range_not_vectors, step.first, kVector};
   if (columns % kVector != 0) return {Rule::range_not_vectors, columns, kVector};
-  if (is_source && number > 0 && !(number == 1 && c.chain.steps[0].kind == RowPart::gather))
+  const RowPart before = c.chain.steps[0].kind;
+  if (is_source && number > 0 && (is_list || number > 1 || (before != RowPart::gather && before != RowPart::heads)))
     return {Rule::source_after_others, number, 0};
   if (step.kind == RowPart::hadamard && step.block != 64 && step.block != 128 && step.block != 256)
     return {Rule::hadamard_size, step.block, 256};
@@ -310,6 +321,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
   if (step.kind == RowPart::gather && (has_part(c.chain, RowPart::combine) || has_part(c.chain, RowPart::compress)))
     return {Rule::gather_beside_rows, number, 0};
   if (has_paged_sink(c.chain) && !goes_with_pages(step)) return {Rule::paged_beside_others, number, 0};
+  if (has_part(c.chain, RowPart::heads) && !goes_with_heads(step)) return {Rule::heads_beside_others, number, 0};
   if (step.is_paged && step.kind == RowPart::scaled_8 && step.block >= 0) return {Rule::paged_scales, step.block, -1};
   if (step.kind == RowPart::scaled_8 && step.block > 0 &&
       (step.block < kVector || (step.block & (step.block - 1)) != 0))

@@ -59,6 +59,7 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "mhc_mix(hidden=28672,iterations=10)+f32",
                                  "join(128)+rope(0..127,halves)+same(0..127,paged)+e4m3(tensor,paged)",
                                  "combine(6)+same",
+                                 "heads+rmsnorm+rope(halves)+same",
                                  "combine(2,no_weight)+f32",
                                  "compress(4,overlap)+rmsnorm+mla_384",
                                  "compress(128)+mla_288",
@@ -142,6 +143,10 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
         "chain = bf16(paged)+indexer_132(0..127): indexer_132(0..127) (character 13): beside paged sinks, where a row "
         "is a "
         "head of a token and slots are those of tokens, stand no gather, scatter, cache or source other than join");
+  CHECK(chain_refused("heads+gather+bf16") ==
+        "chain = heads+gather+bf16: gather (character 7): beside heads, where a row is a head of a token, stand no "
+        "scatter and of sources gate and join alone");
+  CHECK(chain_refused("heads+bf16(scatter)").find("(character 7): beside heads, ") != std::string::npos);
   CHECK(chain_refused("gate(silu)+bf16(paged)")
             .starts_with("chain = gate(silu)+bf16(paged): gate(silu) (character 1): beside paged sinks"));
   CHECK(chain_refused("append_kv(64)+bf16(scatter)")
@@ -278,10 +283,10 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   };
   CHECK(of_chain("512", "rope(448..575)+bf16") == "a part that works up to column 575 in rows of 512 columns");
   CHECK(of_chain("512", "rope(4..67)+bf16") == "a part that begins at, or has, 4 columns: multiples of 8 needed");
-  CHECK(
-      of_chain("512", "rmsnorm+gate(silu)") ==
-      "gather, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the first parts, "
-      "gather before the others");
+  CHECK(of_chain("512", "rmsnorm+gate(silu)") ==
+        "gather, heads, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the "
+        "first parts, "
+        "gather or heads before the others");
   CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
   CHECK(of_chain("512", "nvfp4(8..23)") ==
         "a part that begins at column 8 and takes blocks of 16: it must begin at one");
@@ -367,6 +372,17 @@ TEST_CASE("rows: with pages x has strides of tokens and heads, a sink those of p
   CHECK(sizes ==
         "rows heads pages page_size x_stride_head x_stride_seqlen x2_stride_head x2_stride_seqlen y_stride_head "
         "y_stride_seqlen y_stride_page y2_stride_head y2_stride_seqlen y2_stride_page ");
+}
+
+TEST_CASE("rows: of heads x, residual and stored rows have strides of tokens and heads") {
+  const Plan plan = make_plan(
+      problem_of("rows", {{"columns", "128"}, {"chain", "heads+residual(store)+rmsnorm+rope+same+e4m3+f32(0..63)"}}));
+  std::string sizes;
+  for (const SizeSpec& size : plan.launch.sizes) sizes += size.name + " ";
+  CHECK(sizes ==
+        "rows heads x_stride_head x_stride_seqlen residual_stride_head residual_stride_seqlen "
+        "residual_out_stride_head residual_out_stride_seqlen y_stride_head y_stride_seqlen y3_stride_head "
+        "y3_stride_seqlen ");
 }
 
 TEST_CASE("rows: frequencies of rope are those of the papers, in parts of a turn") {

@@ -306,6 +306,20 @@ def test_values_and_scales_are_read(random):
     close(read, (y2.astype(numpy.float64).reshape(6, 2, 128) * scales[..., None]).reshape(6, 256), 1e-6)
 
 
+def test_heads_in_a_wider_row(random):
+    """Queries and keys of one product's rows are normalised and turned head by head, where they lie."""
+    qkv, weight = normal(random, (5, 6, 64)), normal(random, 64)  # [tokens, 3 heads of queries, 2 of keys, 1 of values]
+    positions = numpy.array([0, 7, 31, 4095, 9], dtype=numpy.int32)
+    before = qkv.copy()
+    for first, heads in ((0, 3), (3, 2)):
+        part = qkv[:, first : first + heads]
+        tessera.rows(part, "heads+rmsnorm+rope(halves)+same", positions=positions, weight=weight, rows=5 * heads, y=part, device="emulator")
+        norm = rmsnorm(before[:, first : first + heads].astype(numpy.float64), weight.astype(numpy.float64)).reshape(-1, 64)
+        expected = turned(norm, numpy.repeat(positions, heads), halves=True).reshape(5, heads, 64)
+        close(part, expected, 0, 4e-5)
+    assert (qkv[:, 5] == before[:, 5]).all()
+
+
 def test_packed_scales(random):
     """DeepGEMM's for Blackwell: int32 [k / 512, rows padded to 4], of which byte b is the exponent of block 4 k + b."""
     x = normal(random, (6, 896), ml_dtypes.bfloat16)

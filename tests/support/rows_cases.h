@@ -18,8 +18,8 @@ inline reference::RowsRun rows_run(const Rows& problem, std::int64_t rows, std::
   run.dtype = problem.dtype;
   run.columns = problem.columns;
   run.eps = static_cast<double>(1e-6F);
-  // With pages rows are whole tokens.
-  run.rows = has_paged_sink(run.chain) ? (rows + heads - 1) / heads * heads : rows;
+  // Of heads rows are whole tokens.
+  run.rows = has_heads(run.chain) ? (rows + heads - 1) / heads * heads : rows;
   run.heads = heads;
   run.x_rows = rows::has_named_rows(run.chain) ? rows / 2 + 3 : rows;
   run.placed_rows = has_placed_sink(run.chain) ? rows + 5 : rows;

@@ -138,6 +138,8 @@ inline std::string drawn_source(Draw& draw, int columns) {
       return fmt::format("compress({}{})+", 1 << draw.pick(0, 7), draw.one_in(2) ? ",overlap" : "");
     case 7:
       return fmt::format("{}dequant({})+", gathered, draw.of(kRead));
+    case 8:
+      return draw.one_in(2) ? "heads+" : fmt::format("heads+gate({})+", draw.of(kGates));
     default:
       return gathered;
   }
@@ -274,6 +276,7 @@ class Launches {
                                                              : 0;
           step > 0 && draw_.one_in(2))
         sizes_[i] = values_[i] + step * draw_.pick(1, 3);
+    pad_heads(names);
     arguments.sizes = sizes_;
     values_ = launcher_.resolve_sizes(arguments);
     for (const BufferSpec& spec : plan.buffers) add(spec, names, inputs);
@@ -313,6 +316,25 @@ class Launches {
   }
 
  private:
+  /// Heads of tokens farther apart, as in a wider row, or tokens of a head side by side; pages behind each other.
+  void pad_heads(const std::vector<std::string>& names) {
+    const auto at = [&](const std::string& name) {
+      return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    };
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!names[i].ends_with("_stride_head") || !draw_.one_in(2)) continue;
+      const std::string buffer = names[i].substr(0, names[i].size() - std::string_view("_stride_head").size());
+      const std::size_t page = at(buffer + "_stride_page");
+      const std::int64_t heads = values_[at("heads")], head = values_[i] + 8 * draw_.pick(0, 3);
+      const bool is_paged = page < names.size();
+      const std::int64_t tokens = is_paged ? values_[at("page_size")] : (values_[at("rows")] + heads - 1) / heads;
+      const bool is_by_heads = draw_.one_in(2);
+      sizes_[i] = is_by_heads ? std::max<std::int64_t>(tokens, 1) * head : head;
+      sizes_[at(buffer + "_stride_seqlen")] = is_by_heads ? head : heads * head + 8 * draw_.pick(0, 3);
+      if (is_paged) sizes_[page] = heads * tokens * head + tokens * 24 + 8;
+    }
+  }
+
   static constexpr std::size_t kGuard = reference::kGuardBytes;
 
   void add(const BufferSpec& spec, const std::vector<std::string>& names, const Tensors& inputs) {
@@ -411,9 +433,9 @@ inline Judged judged_rows(const Rows& problem, Device& device, const Launcher& l
   run.columns = problem.columns;
   run.eps = static_cast<double>(1e-6F);
   const bool is_paged = has_paged_sink(run.chain);
-  run.heads = is_paged || has_part(run.chain, RowPart::rope) ? draw.pick(1, 8) : 1;
+  run.heads = has_heads(run.chain) || has_part(run.chain, RowPart::rope) ? draw.pick(1, 8) : 1;
   run.rows = draw.pick(draw.one_in(10) ? 0 : 1, most);
-  if (is_paged) run.rows = (run.rows + run.heads - 1) / run.heads * run.heads;
+  if (has_heads(run.chain)) run.rows = (run.rows + run.heads - 1) / run.heads * run.heads;
   run.x_rows = rows::has_named_rows(run.chain) ? draw.pick(1, most) : run.rows;
   run.placed_rows = has_placed_sink(run.chain) ? run.rows + draw.pick(0, 9) : run.rows;
   run.page_size = draw.pick(1, 70);

@@ -12,6 +12,7 @@ enum class RowPart {
   end,
   // where rows come from: before all others
   gather,    // row i is row indices[i] of x; a negative index gives a row of zeros
+  heads,     // row i is head i % heads of token i / heads: x and rows that are read and written have strides of both
   gate,      // activation(gate) * up of two halves of x, or of its even and odd columns
   mhc_pre,   // sum of pre_i X_i over the streams X_i of a row of x
   mhc_post,  // X'_j = post_j x + sum of comb_ij X_i, which are stored; the row is the sum of pre'_j X'_j
@@ -167,6 +168,17 @@ TESSERA_HD constexpr bool has_paged_sink(const RowChain& chain) {
   for (const RowStep& step : chain.steps)
     if (step.is_paged) return true;
   return false;
+}
+// Whether x has strides of tokens and heads.
+TESSERA_HD constexpr bool has_heads(const RowChain& chain) {
+  return has_part(chain, RowPart::heads) || has_paged_sink(chain);
+}
+// Whether a step's rows have them: those of a residual, and those that are stored.
+TESSERA_HD constexpr bool has_heads(const RowChain& chain, const RowStep& step) {
+  if (step.kind == RowPart::join) return has_heads(chain);
+  const bool is_of_rows =
+      step.kind == RowPart::residual || (step.kind == RowPart::store && !step.is_placed && !step.is_paged);
+  return is_of_rows && has_part(chain, RowPart::heads);
 }
 // Whether rows have slots: of placed sinks, of pages, or of a cache.
 TESSERA_HD constexpr bool has_slots(const RowChain& chain) {
