@@ -20,7 +20,10 @@ namespace {
 
 constexpr double kTurnError = 0x1p-20, kRoot = 0x1p-22;
 constexpr double kAnyZero = 0x1p-140;  // a sum of zeros has the sign that its order gives it
-constexpr double kAdds = 96 + 5 + 32, kMixRoundings = 6;
+constexpr double kMixRoundings = 6;
+double adds_of_row(std::int64_t columns) {
+  return std::max(96.0, std::ceil(static_cast<double>(columns) / 1024)) + 5 + 32;
+}
 
 double activated(Activation activation, double x) {
   switch (activation) {
@@ -325,7 +328,7 @@ class Walk {
       sum += std::exp(v(i) - most);
       spread += std::exp(v(i) - most) * 3 * kU * (most - v(i));
     }
-    const double of_sum = std::expm1(2 * of_input) + spread / sum + kAdds * kU + 0x1p-21;
+    const double of_sum = std::expm1(2 * of_input) + spread / sum + adds_of_row(run_.columns) * kU + 0x1p-21;
     for (std::int64_t i = first(s); i <= last(s); ++i) {
       const double p = std::exp(v(i) - most) / sum;
       set(i, p, p * 1.01 * (of_sum + std::expm1(2 * of_input) + 3 * kU * (most - v(i)) + 0x1p-21) + 0x1p-120, 0);
@@ -340,7 +343,7 @@ class Walk {
       error += e(i);
     }
     const auto n = static_cast<double>(width(s));
-    const double of_mean = ((kAdds + 2) * kU * magnitude + error) / n;
+    const double of_mean = ((adds_of_row(run_.columns) + 2) * kU * magnitude + error) / n;
     for (std::int64_t i = first(s); i <= last(s); ++i) set(i, v(i) - sum / n, e(i) + of_mean, kU);
   }
 
@@ -352,7 +355,7 @@ class Walk {
     }
     const auto n = static_cast<double>(width(s));
     const double mean = squares / n + run_.eps;
-    const double of_mean = ((kAdds + 3) * kU * squares + error) / n + 2 * kU * mean;
+    const double of_mean = ((adds_of_row(run_.columns) + 3) * kU * squares + error) / n + 2 * kU * mean;
     const double inverse = 1 / std::sqrt(mean);
     // Of 1 / root(mean +- of_mean), whichever side is farther.
     const double low = std::max(mean - of_mean, 0x1p-140);

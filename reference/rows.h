@@ -29,7 +29,8 @@
 //   softcap      8 u of the cap, and e
 //   sigmoid, sqrt_softplus   16 u of the result times max(1, |v|), and e; of the root what 2^-149 of e^-|v| makes of it
 //   softmax      p errs by 2 e and |v - largest| 3 u in the exponent, kAdds u in the sum, and 2^-21
-// kAdds is what a thread adds one after the other (96), a warp's shuffles (5) and a row's warps (32), at most.
+// kAdds is what a thread adds one after the other (96, or a 1,024th of the row), a warp's shuffles (5) and a row's
+// warps (32), at most.
 //
 // What a sink writes is a monotone function of v (and of the scale that was written), so the element must lie between
 // what v - e and v + e become; a block's scale between what the least and the largest possible magnitude give. Where

@@ -35,6 +35,7 @@ namespace {
 constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024, 2048, 4096, 8192};
 constexpr int kCtasOfRow[] = {1, 2, 4, 8};
 constexpr int kRowsOfProduct[] = {128, 64};
+constexpr int kMostHeld = kMaxThreads * rows::kMaxCtas * rows::kMaxVectors * rows::kVector, kVectorsOfTurn = 4;
 constexpr int kThreadsOfCta = 256, kFewThreadsOfCta = 64, kLeastShared = 512, kLeastOfShare = 128;
 constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
 constexpr Hint kFewRows = 512;    // for which a row gets more threads
@@ -95,6 +96,7 @@ std::string chain_name(const RowChain& chain) {
 /// A part that no number of threads makes right is told with its place in the chain's text.
 void require_parts(const Rows& problem) {
   Config c{.dtype = problem.dtype, .columns = problem.columns, .chain = problem.chain};
+  c.turns_of_row = problem.turns_of_row.value_or(problem.columns > kMostHeld ? 2 : 1);
   for (int i = 0; i < step_count(c.chain); ++i) {
     Verdict<Rule> verdict;
     for (const int threads : kThreadsOfRow) {
@@ -164,6 +166,9 @@ std::vector<Config> RowsOperator::candidates(const Rows& problem) {
       c.threads_of_row = problem.threads_of_row.value_or(threads);
       c.rows_of_cta = problem.rows_of_cta.value_or(std::max(of_cta / std::max(c.threads_of_row, 1), 1));
       c.ctas_of_row = problem.ctas_of_row.value_or(ctas);
+      const long long of_turn = static_cast<long long>(std::max(c.threads_of_row, 1)) * rows::kVector * kVectorsOfTurn;
+      const long long turns = problem.columns > kMostHeld ? ceil_div(problem.columns, of_turn) : 1;
+      c.turns_of_row = problem.turns_of_row.value_or(static_cast<int>(turns));
       if (problem.ctas_of_row && ctas > 1) continue;
       if (!problem.threads_of_row && threads / std::max(c.ctas_of_row, 1) > kMaxThreads) continue;
       if (ctas == 1 || (c.threads_of_row / ctas >= kLeastOfShare && is_worth_sharing(c, problem))) list.push_back(c);
@@ -174,26 +179,38 @@ std::vector<Config> RowsOperator::candidates(const Rows& problem) {
 double RowsOperator::score(const Config& config, const Rows& problem) {
   // Warps without rows help to split the weights alone; those of eight fill a multiprocessor twice.
   if (ends_in_product(config.chain)) return config.rows_of_cta == kRowsOfProduct[0] ? 1 : 0.5;
-  const double covered = static_cast<double>(config.columns) /
-                         (static_cast<double>(rows::vectors_of_thread(config)) * config.threads_of_row * rows::kVector);
+  const double covered =
+      static_cast<double>(config.columns) / (static_cast<double>(rows::vectors_of_thread(config)) *
+                                             config.turns_of_row * config.threads_of_row * rows::kVector);
   const double off = std::fabs(std::log2(bytes_under_way(config) / wanted_bytes(config, problem)));
   // What a thread has of its row is in registers, beside some 32 others.
   const int registers = rows::vectors_of_thread(config) * rows::kVector + 32;
+  // Of few rows in turns there are threads enough.
+  const double turns = is_shared_hint(problem) ? 0.05 * std::log2(config.turns_of_row) : 0;
   const double spilled = registers * rows::threads_of_cta(config) > kRegisters ? 0.3 : 0;
-  return covered - spilled - 0.08 * off + (is_shared_hint(problem) ? 0.1 : -0.1) * std::log2(config.ctas_of_row);
+  return covered - spilled - turns - 0.08 * off +
+         (is_shared_hint(problem) ? 0.1 : -0.1) * std::log2(config.ctas_of_row);
 }
 
 std::string RowsOperator::merit(const Config& config, const Rows&) {
   if (ends_in_product(config.chain))
     return fmt::format("{} and {} columns a CTA", counted(config.rows_of_cta, "row"), rows::kPartColumns);
-  return fmt::format("{} of {} columns a thread, {} a CTA", counted(rows::vectors_of_thread(config), "vector"),
-                     rows::kVector, counted(config.rows_of_cta, "row"));
+  const int reads = rows::reads_of_row(config);
+  const std::string turns = config.turns_of_row == 1 ? ""
+                                                     : fmt::format(", which reads its row {} in {}",
+                                                                   reads == 1   ? "once"
+                                                                   : reads == 2 ? "twice"
+                                                                                : fmt::format("{} times", reads),
+                                                                   counted(config.turns_of_row, "turn"));
+  return fmt::format("{} of {} columns a thread, {} a CTA{}", counted(rows::vectors_of_thread(config), "vector"),
+                     rows::kVector, counted(config.rows_of_cta, "row"), turns);
 }
 
 std::string RowsOperator::label(const Config& config) {
+  const std::string turns = config.turns_of_row == 1 ? "" : fmt::format(", {}", counted(config.turns_of_row, "turn"));
   if (config.ctas_of_row > 1)
-    return fmt::format("{} threads a row in {} CTAs", config.threads_of_row, config.ctas_of_row);
-  return fmt::format("{} threads a row, {} a CTA", config.threads_of_row, counted(config.rows_of_cta, "row"));
+    return fmt::format("{} threads a row in {} CTAs{}", config.threads_of_row, config.ctas_of_row, turns);
+  return fmt::format("{} threads a row, {} a CTA{}", config.threads_of_row, counted(config.rows_of_cta, "row"), turns);
 }
 
 std::string RowsOperator::subject(const Config& config) {
@@ -223,8 +240,19 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("{} rows in CTAs that share one: {} needed", found, bound);
     case Rule::too_many_vectors:
       return fmt::format(
-          "{} vectors of {} columns in a thread, {} allowed: take more threads a row (a row has {} columns at most)",
-          found, rows::kVector, bound, grouped(kMaxThreads * rows::kMaxCtas * rows::kMaxVectors * rows::kVector));
+          "{} vectors of {} columns in a thread, {} allowed: take more threads a row (which hold {} columns at most), "
+          "or "
+          "more turns",
+          found, rows::kVector, bound, grouped(kMostHeld));
+    case Rule::too_many_columns:
+      return fmt::format("{} columns, {} allowed", found, bound);
+    case Rule::turns_out_of_range:
+      return fmt::format("{} turns for a row: 1 to {}", found, bound);
+    case Rule::turns_beside_others:
+      return fmt::format("rows of more than {} columns, or in turns, with join, mhc_*, pages or a cache",
+                         grouped(kMostHeld));
+    case Rule::turns_need_threads:
+      return fmt::format("{} threads for a row in turns: {} needed", found, bound);
     case Rule::range_outside_row:
       return fmt::format("a part that works up to column {} in rows of {} columns", found, bound);
     case Rule::range_not_vectors:
@@ -287,8 +315,9 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
 
 std::string RowsOperator::kernel_name(Arch arch, const Config& config) {
   const std::string ctas = config.ctas_of_row > 1 ? fmt::format("_ctas{}", config.ctas_of_row) : "";
-  return fmt::format("tessera_rows_{}_{}_c{}_{}_t{}x{}{}", arch_name(arch.to_string()), to_word(config.dtype),
-                     config.columns, chain_name(config.chain), config.threads_of_row, config.rows_of_cta, ctas);
+  const std::string turns = config.turns_of_row > 1 ? fmt::format("_turns{}", config.turns_of_row) : "";
+  return fmt::format("tessera_rows_{}_{}_c{}_{}_t{}x{}{}{}", arch_name(arch.to_string()), to_word(config.dtype),
+                     config.columns, chain_name(config.chain), config.threads_of_row, config.rows_of_cta, ctas, turns);
 }
 
 void RowsOperator::describe(const Config& config, Plan& plan) {
@@ -408,6 +437,8 @@ std::span<const Selector> rows_fields() {
       field<&Rows::threads_of_row>("threads-of-row", "threads_of_row", "threads that share a row: a power of two"),
       field<&Rows::rows_of_cta>("rows-of-cta", "rows_of_cta", "rows of a CTA"),
       field<&Rows::ctas_of_row>("ctas-of-row", "ctas_of_row", "CTAs of a cluster that share a row: 1, 2, 4 or 8"),
+      field<&Rows::turns_of_row>("turns-of-row", "turns_of_row",
+                                 "turns in which a row is read, once for each sum and once for its values; 1: once"),
       field<&Rows::rows>("rows", "rows", "expected number of rows"),
   };
   return table;

@@ -39,13 +39,14 @@ struct RowsOperator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [dtype, columns, conversion, threads_of_row, rows_of_cta, ctas_of_row, chain] = config;
+    const auto& [dtype, columns, conversion, threads_of_row, rows_of_cta, ctas_of_row, turns_of_row, chain] = config;
     visit("dtype", dtype);
     visit("columns", columns);
     visit("conversion", conversion);
     visit("threads_of_row", threads_of_row);
     visit("rows_of_cta", rows_of_cta);
     visit("ctas_of_row", ctas_of_row);
+    visit("turns_of_row", turns_of_row);
     visit("chain", chain);
   }
 };

@@ -228,6 +228,11 @@ __device__ __forceinline__ void run_steps(const Params& p, const Place& place, V
   if constexpr (kNumber < step_count(C.chain)) {
     constexpr RowPart kKind = C.chain.steps[kNumber].kind;
     const StepParams& step = p.steps[kNumber];
+    if constexpr (C.turns_of_row > 1) {
+      if (place.pass < sums_before(C.chain, kNumber)) return;  // these turns' sum is made
+      if constexpr (kKind == RowPart::store || kKind == RowPart::quantize)
+        if (!makes_values<C>(place)) return run_steps<C, kNumber + 1>(p, place, x);
+    }
     if constexpr (kKind == RowPart::residual) add_residual<C, kNumber>(step, place, x);
     if constexpr (kKind == RowPart::factor) multiply_by_factor<C, kNumber>(step, place, x);
     if constexpr (kKind == RowPart::rmsnorm) rmsnorm<C, kNumber>(step, place, p.eps, x);
@@ -250,13 +255,7 @@ __device__ __forceinline__ void run_steps(const Params& p, const Place& place, V
 }
 
 template <Config C>
-__device__ __forceinline__ void chain_of_row(const Params& p) {
-  if constexpr (has_shared_sums(C)) begin_shared_sums<C>();
-  ptx::griddepcontrol_wait();
-  const Place place = place_of_thread<C>(p);
-  Values<C> x;
-  load_given_scales<C, 0>(p, x);
-  if constexpr (loads_weights_first(C)) load_first_weights<C, 0>(p, place, x);
+__device__ __forceinline__ void load_source(const Params& p, const Place& place, Values<C>& x) {
   constexpr RowPart kSource = source_of(C.chain);
   if constexpr (kSource == RowPart::gate) {
     load_gated<C>(p, place, place.source, x);
@@ -273,6 +272,50 @@ __device__ __forceinline__ void chain_of_row(const Params& p) {
   } else {
     load_row<C>(p, place, x);
   }
+}
+
+// Behind the last turn for a sum: that of the row's threads.
+template <Config C, int kNumber>
+__device__ __forceinline__ void end_pass(const Place& place) {
+  constexpr int kSums = sums_before(C.chain, kMaxRowSteps);
+  if constexpr (kNumber < kSums) {
+    if (place.pass == kNumber)
+      place.sums[kNumber] = over_threads<C, kNumber, is_largest(C.chain, kNumber)>(place, place.sums[kSums]);
+    end_pass<C, kNumber + 1>(place);
+  }
+}
+
+// A row in turns. A thread's number counts on from turn to turn, as if it were that of another thread.
+template <Config C>
+__device__ __forceinline__ void chain_in_turns(const Params& p, Place place, Values<C>& x) {
+  constexpr int kSums = sums_before(C.chain, kMaxRowSteps);
+  const int thread = place.thread;
+  float sums[kSums + 1] = {};
+  place.sums = sums;
+#pragma unroll 1
+  for (place.pass = 0; place.pass <= kSums; ++place.pass) {
+#pragma unroll 1
+    for (int turn = 0; turn < C.turns_of_row; ++turn) {
+      place.turn = turn;
+      place.thread = thread + turn * vectors_of_thread(C) * C.threads_of_row;
+      load_source<C>(p, place, x);
+      run_steps<C, 0>(p, place, x);
+    }
+    place.thread = thread;
+    end_pass<C, 0>(place);
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void chain_of_row(const Params& p) {
+  if constexpr (has_shared_sums(C)) begin_shared_sums<C>();
+  ptx::griddepcontrol_wait();
+  const Place place = place_of_thread<C>(p);
+  Values<C> x;
+  load_given_scales<C, 0>(p, x);
+  if constexpr (C.turns_of_row > 1) return chain_in_turns<C>(p, place, x);
+  if constexpr (loads_weights_first(C)) load_first_weights<C, 0>(p, place, x);
+  load_source<C>(p, place, x);
   run_steps<C, 0>(p, place, x);
 }
 

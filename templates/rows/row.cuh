@@ -63,6 +63,10 @@ struct Place {
   // Where rows are heads: the token's number, and the head's; a slot of pages is the token's.
   int token;
   int head;
+  // Of a row in turns: its sums and the one in the making, the turn, and for which sum; behind the last: for values.
+  float* sums;
+  int turn;
+  int pass;
 };
 
 template <Config C>
@@ -130,6 +134,8 @@ __device__ __forceinline__ constexpr int columns_to(int vector) {
 template <Config C, RowStep S>
 __device__ __forceinline__ bool is_in(const Place& place, int vector) {
   constexpr int kLast = last_column(S, C.columns), kTogether = C.threads_of_row * kVector;
+  if constexpr (C.turns_of_row > 1)
+    return column_of<C>(place, vector) >= S.first && column_of<C>(place, vector) <= kLast;
   const int from = vector * kTogether, to = from + kTogether - 1;
   if (to < S.first || from > kLast) return false;
   const int column = column_of<C>(place, vector);
@@ -140,7 +146,13 @@ __device__ __forceinline__ bool is_in(const Place& place, int vector) {
 template <Config C, RowStep S>
 __device__ __forceinline__ constexpr bool has_columns_of(int vector) {
   const int from = columns_to<C>(vector);
-  return from <= last_column(S, C.columns) && from + columns_to<C>(1) > S.first;
+  return C.turns_of_row > 1 || (from <= last_column(S, C.columns) && from + columns_to<C>(1) > S.first);
+}
+
+// Whether a row's values are made now, and written.
+template <Config C>
+__device__ __forceinline__ bool makes_values(const Place& place) {
+  return C.turns_of_row == 1 || place.pass == sums_before(C.chain, kMaxRowSteps);
 }
 
 // Whether what is read stays in the L2 longer than what is written: with a residual that is stored as much is written
@@ -148,7 +160,7 @@ __device__ __forceinline__ constexpr bool has_columns_of(int vector) {
 TESSERA_HD constexpr bool reads_stay(const Config& c) {
   bool has_sum = false;
   for (const RowStep& step : c.chain.steps) has_sum = has_sum || (step.kind == RowPart::residual && step.is_stored);
-  return has_sum && c.ctas_of_row == 1 && c.threads_of_row >= 256;
+  return has_sum && c.ctas_of_row == 1 && c.turns_of_row == 1 && c.threads_of_row >= 256;
 }
 
 // Eight elements as they are loaded: 4 words of 16-bit pairs, or 8 of fp32.
@@ -250,7 +262,7 @@ __device__ __forceinline__ void share_sum(int number, float* sum, int lane, floa
 
 // What a row's threads have together: their sum, or the largest. kNumber: of the row's sums in the whole chain.
 template <Config C, int kNumber, bool kIsMax = false>
-__device__ __forceinline__ float over_row(const Place& place, float mine) {
+__device__ __forceinline__ float over_threads(const Place& place, float mine) {
   constexpr int kLanes = C.threads_of_row < kWarp ? C.threads_of_row : kWarp;
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2) {
@@ -272,6 +284,15 @@ __device__ __forceinline__ float over_row(const Place& place, float mine) {
     for (int i = 1; i < kWarps; ++i) mine = kIsMax ? fmaxf(mine, sums[i]) : mine + sums[i];
   }
   return mine;
+}
+
+// The same over the row's columns. In turns: of those so far, to be added up behind the last turn, or what is known.
+template <Config C, int kNumber, bool kIsMax = false>
+__device__ __forceinline__ float over_row(const Place& place, float mine) {
+  if constexpr (C.turns_of_row == 1) return over_threads<C, kNumber, kIsMax>(place, mine);
+  float& made = place.sums[sums_before(C.chain, kMaxRowSteps)];
+  if (place.pass == kNumber) made = place.turn == 0 ? mine : kIsMax ? fmaxf(made, mine) : made + mine;
+  return place.sums[kNumber];
 }
 
 // The largest of the kLanes lanes that share a block.

@@ -230,7 +230,7 @@ __device__ __forceinline__ void pad_scales(const Params& p, const Place& place) 
     for (int block = kBlocks; block < kPadded; ++block)
       ptx::st_global_u8(scales + scale_offset(ScaleForm::tile, p.rows, kBlocks, 0, place.row, block), 0);
   }
-  if (blockIdx.x + 1 != gridDim.x) return;
+  if (blockIdx.x + 1 != gridDim.x || (C.turns_of_row > 1 && place.turn > 0)) return;
   const int end = static_cast<int>(round_up(p.rows, kTileRows)), padding = (end - p.rows) * kPadded;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < padding; i += threads_of_cta(C))
@@ -257,8 +257,9 @@ __device__ __forceinline__ void quantize_e4m3(const Params& p, const Place& plac
   constexpr RowStep S = C.chain.steps[kNumber];
   constexpr int kWidth = width(S, C.columns);
   const StepParams& step = p.steps[kNumber];
-  const long long row = S.is_paged ? 0 : row_of_sink<S>(p, place);
-  const long long start = start_of_sink<C, S>(p, step, place, kWidth);
+  const bool is_stored = makes_values<C>(place);
+  const long long row = S.is_paged ? 0 : is_stored ? row_of_sink<S>(p, place) : -1;
+  const long long start = is_stored ? start_of_sink<C, S>(p, step, place, kWidth) : -1;
   float* const scales = static_cast<float*>(step.out2);
   float inverse = 1, of_row = 0;
   if constexpr (S.block < 0) inverse = ptx::rcp(x.given[kNumber]);

@@ -31,7 +31,7 @@ __device__ __forceinline__ void add_residual(const StepParams& p, const Place& p
     for (int i = 0; i < kVector; ++i) x.v[j][i] += element<C.dtype>(raw[j], i);
     const int column = column_of<C>(place, j);
     if constexpr (S.is_stored) {
-      if (place.is_live && is_in<C, S>(place, j))
+      if (place.is_live && is_in<C, S>(place, j) && makes_values<C>(place))
         store8<C.dtype>(p.out, start_in_step<C, S>(place, p.out_stride, p.out_stride_token) + column - S.first, x.v[j]);
     }
   }

@@ -7,6 +7,10 @@
 // is fixed. A CTA has rows_of_cta rows, or a row is shared by the ctas_of_row CTAs of a cluster, which give each other
 // the sums of their warps (st.async).
 //
+// A row that is too wide for that is read in turns_of_row turns, of which each leaves nothing in registers: once for
+// each sum over the row, and once more for its values, which are written then. A part that gives a sum ends the chain
+// in the turns that are made for it.
+//
 // Entry parameters, in this order:
 //   const void* x; long long x_stride_row           elements; of a head with pages or `heads`, and then long long that
 //                                                   of a token
@@ -62,6 +66,7 @@ struct Config {
   int threads_of_row = 128;
   int rows_of_cta = 1;
   int ctas_of_row = 1;
+  int turns_of_row = 1;
   RowChain chain{};
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
@@ -70,18 +75,22 @@ struct Config {
 inline constexpr int kVector = 8;  // columns
 inline constexpr int kMaxThreads = 1024, kMaxVectors = 12, kMaxCtas = 8;
 inline constexpr int kWarp = 32;
+inline constexpr int kMaxColumns = 1 << 28, kMaxAdds = 96, kMaxTurns = 1 << 15;
 inline constexpr int kMaxCombined = 16, kMaxCompressed = 256;
 
 TESSERA_HD constexpr int vectors_of_thread(const Config& c) {
-  return static_cast<int>(ceil_div(c.columns, static_cast<long long>(c.threads_of_row) * kVector));
+  const long long together = static_cast<long long>(c.threads_of_row) * kVector;
+  return static_cast<int>(ceil_div(c.columns, together * (c.turns_of_row < 1 ? 1 : c.turns_of_row)));
 }
 TESSERA_HD constexpr int threads_of_cta(const Config& c) { return c.threads_of_row / c.ctas_of_row * c.rows_of_cta; }
 // Whether the last vectors of a row's threads lie behind its end.
-TESSERA_HD constexpr bool has_tail(const Config& c) { return c.columns % (c.threads_of_row * kVector) != 0; }
+TESSERA_HD constexpr bool has_tail(const Config& c) {
+  return c.columns != static_cast<long long>(vectors_of_thread(c)) * c.turns_of_row * c.threads_of_row * kVector;
+}
 
 // Whether both halves that a rope turns into each other are with one thread.
 TESSERA_HD constexpr bool has_own_halves(const Config& c, const RowStep& step) {
-  return step.is_halves && width(step, c.columns) % (2 * c.threads_of_row * kVector) == 0;
+  return step.is_halves && c.turns_of_row == 1 && width(step, c.columns) % (2 * c.threads_of_row * kVector) == 0;
 }
 // Columns that neighbouring threads of a warp have side by side, of one row.
 TESSERA_HD constexpr int columns_together(const Config& c) {
@@ -112,6 +121,18 @@ TESSERA_HD constexpr int sums_before(const RowChain& chain, int step) {
   int sums = 0;
   for (int i = 0; i < step; ++i) sums += sums_of_step(chain.steps[i]);
   return sums;
+}
+// Whether sum `number` of a row is its largest element, or magnitude.
+TESSERA_HD constexpr bool is_largest(const RowChain& chain, int number) {
+  for (int i = 0; i < kMaxRowSteps; ++i) {
+    if (sums_before(chain, i) != number || sums_of_step(chain.steps[i]) == 0) continue;
+    return chain.steps[i].kind == RowPart::softmax || chain.steps[i].kind == RowPart::scaled_8;
+  }
+  return false;
+}
+// How often a row is read.
+TESSERA_HD constexpr int reads_of_row(const Config& c) {
+  return c.turns_of_row == 1 ? 1 : sums_before(c.chain, kMaxRowSteps) + 1;
 }
 TESSERA_HD constexpr int warps_of_row(const Config& c) { return c.threads_of_row / kWarp; }
 TESSERA_HD constexpr int sums_bytes(const Config& c) {
@@ -180,7 +201,7 @@ TESSERA_HD constexpr int weights_before(const RowChain& chain, int step) {
 // 4 registers a vector, 8 of fp32.
 TESSERA_HD constexpr bool loads_weights_first(const Config& c) {
   const int weights = weights_before(c.chain, kMaxRowSteps);
-  return weights > 0 && weights * vectors_of_thread(c) * dtype_bytes(c.dtype) <= 4;
+  return c.turns_of_row == 1 && weights > 0 && weights * vectors_of_thread(c) * dtype_bytes(c.dtype) <= 4;
 }
 TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
   return vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
@@ -210,6 +231,10 @@ enum class Rule {
   ctas_out_of_range,         // CTAs of a row; 8
   shared_rows_together,      // rows of a CTA; 1
   too_many_vectors,          // vectors of a thread; 12
+  too_many_columns,          // columns; 2^28
+  turns_out_of_range,        // turns; 32,768
+  turns_beside_others,       // number of the step; 0
+  turns_need_threads,        // threads of a row; those that it needs
   range_outside_row,         // the last column of a step; columns
   range_not_vectors,         // the first column of a step, or its number of columns; 8
   source_after_others,       // number of the step; 0
@@ -291,11 +316,31 @@ TESSERA_HD constexpr bool goes_with_heads(const RowStep& step) {
   return !is_row_source(step.kind) || step.kind == RowPart::join || step.kind == RowPart::gate;
 }
 
+// What works on a part of a row alone, or gives a sum.
+TESSERA_HD constexpr bool goes_in_turns(const RowStep& step) {
+  switch (step.kind) {
+    case RowPart::join:
+    case RowPart::mhc_pre:
+    case RowPart::mhc_post:
+    case RowPart::mhc_mix:
+    case RowPart::cache:
+      return false;
+    default:
+      return !step.is_paged;
+  }
+}
+// Threads that a row in turns needs: fp32 sums of one are no longer than those of other rows, or than a 1,024th of it.
+TESSERA_HD constexpr int threads_in_turns(int columns) {
+  const int needed = static_cast<int>(ceil_div(columns, kMaxAdds));
+  return needed < kMaxThreads ? needed : kMaxThreads;
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number) {
   const RowStep& step = c.chain.steps[number];
   const int last = last_column(step, c.columns), columns = width(step, c.columns);
   const bool is_list = step.kind == RowPart::gather || step.kind == RowPart::heads;
   const bool is_source = is_list || is_row_source(step.kind);
+  if (c.turns_of_row > 1 && !goes_in_turns(step)) return {Rule::turns_beside_others, number, 0};
   if (step.kind == RowPart::join && step.first >= c.columns) return {Rule::join_outside_row, step.first, c.columns};
   if (last >= c.columns || step.first > last) return {Rule::range_outside_row, last, c.columns};
   if (step.first % kVector != 0) return {Rule::range_not_vectors, step.first, kVector};
@@ -373,6 +418,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const long long of_cta = static_cast<long long>(threads / ctas) * c.rows_of_cta;
   if (c.rows_of_cta < 1 || of_cta > kMaxThreads) return {Rule::threads_out_of_range, of_cta, kMaxThreads};
   if (threads_of_cta(c) % kWarp != 0) return {Rule::threads_not_warps, threads_of_cta(c), kWarp};
+  if (c.columns > kMaxColumns) return {Rule::too_many_columns, c.columns, kMaxColumns};
+  if (c.turns_of_row < 1 || c.turns_of_row > kMaxTurns) return {Rule::turns_out_of_range, c.turns_of_row, kMaxTurns};
+  if (c.turns_of_row > 1 && threads < threads_in_turns(c.columns))
+    return {Rule::turns_need_threads, threads, threads_in_turns(c.columns)};
   if (vectors_of_thread(c) > kMaxVectors) return {Rule::too_many_vectors, vectors_of_thread(c), kMaxVectors};
   bool has_sink = false;
   for (int i = 0; i < step_count(c.chain); ++i) {

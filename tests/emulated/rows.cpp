@@ -183,6 +183,43 @@ TEST_CASE("rows: more columns than a CTA holds") {
     FAIL_CHECK(text);
 }
 
+TEST_CASE("rows: a row in turns, read once for each sum and once for its values") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  constexpr const char* kChains[] = {"residual(store)+rmsnorm+mxfp8(tile)+e4m3(row)",
+                                     "gate(silu)+layernorm+nvfp4+same",
+                                     "gather+softmax(8..1079)+f32(scatter)+rmsnorm(0..511)+e4m3(64)",
+                                     "heads+factor+rope(halves,8..103)+hadamard(0..1023)+same+e4m3(row,512..1087)",
+                                     "compress(2)+sigmoid+e4m3(tensor)",
+                                     "dequant(mxfp4)+e4m3(packed,0..1023)"};
+  std::uint64_t seed = 90;
+  testing::Sample sample(6);
+  for (const auto& [threads, turns] : {std::pair(16, 3), std::pair(32, 5), std::pair(64, 2), std::pair(128, 2)})
+    for (const char* const chain : kChains) {
+      ++seed;
+      if (sample.takes() || seed % 4 == 0)
+        check({.columns = 1088, .chain = parse_row_chain(chain), .threads_of_row = threads, .turns_of_row = turns},
+              *compiler, seed);
+    }
+  for (const int ctas : {2, 8})
+    check({.columns = 1088,
+           .chain = parse_row_chain("residual(store)+layernorm+softmax+e4m3(row)"),
+           .threads_of_row = 256,
+           .ctas_of_row = ctas,
+           .turns_of_row = 3},
+          *compiler, 99);
+}
+
+TEST_CASE("rows: a row that no cluster holds") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const Rows problem{.columns = 1 << 20, .chain = parse_row_chain("residual(store)+rmsnorm+e4m3")};
+  Target target(problem, *compiler);
+  const reference::RowsRun run = rows_run(problem, 1);
+  for (const std::string& text : judge(target.device, target.launcher, run, rows_inputs(run, Fill::standard, 10)))
+    FAIL_CHECK(text);
+}
+
 /// Blocks of 16 whose scale is some e4m3 number or power of two: one number that says so, and others at and beside the
 /// boundaries between two values.
 void place_beside_boundaries(reference::Tensor& x, std::int64_t columns) {

@@ -273,9 +273,16 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
             .ends_with("24 threads in a CTA, a multiple of 32 needed (warp): take more rows"));
   CHECK(unsupported({{"ctas_of_row", "3"}}).ends_with("3 CTAs for a row: a power of two up to 8 needed"));
   CHECK(unsupported({{"ctas_of_row", "2"}, {"rows_of_cta", "2"}}).ends_with("2 rows in CTAs that share one: 1 needed"));
-  CHECK(unsupported({{"columns", "1048576"}, {"threads_of_row", "8192"}, {"ctas_of_row", "8"}})
-            .ends_with("16 vectors of 8 columns in a thread, 12 allowed: take more threads a row (a row has 786,432 "
-                       "columns at most)"));
+  CHECK(unsupported({{"columns", "1048576"}, {"threads_of_row", "8192"}, {"ctas_of_row", "8"}, {"turns_of_row", "1"}})
+            .ends_with("16 vectors of 8 columns in a thread, 12 allowed: take more threads a row (which hold 786,432 "
+                       "columns at most), or more turns"));
+  CHECK(unsupported({{"columns", "786440"}, {"chain", "join(8)+same"}}) ==
+        "chain = join(8)+same: join(8) (character 1): rows of more than 786,432 columns, or in turns, with join, "
+        "mhc_*, pages or a cache");
+  CHECK(unsupported({{"columns", "536870912"}}).ends_with("536,870,912 columns, 268,435,456 allowed"));
+  CHECK(unsupported({{"turns_of_row", "40000"}}).ends_with("40,000 turns for a row: 1 to 32,768"));
+  CHECK(unsupported({{"turns_of_row", "2"}, {"threads_of_row", "32"}})
+            .ends_with("32 threads for a row in turns: 43 needed"));
   const auto of_chain = [&](const char* columns, const char* chain) {
     const std::string text = unsupported({{"columns", columns}, {"chain", chain}});
     CHECK(text.starts_with("chain = " + canonical(chain) + ": "));
@@ -415,6 +422,24 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
         "tessera_rows_sm90a_bf16_c128_rope_halves_same_t8x32");
   CHECK(kernel({{"chain", "factor+factor+factor+factor+factor+factor+rmsnorm+rmsnorm+rmsnorm+rmsnorm+rmsnorm+f32"}})
             .find("_t") != std::string::npos);
+}
+
+TEST_CASE("rows: a row that is too wide is read once for each sum and once for its values") {
+  const auto choice = [](const Fields& fields) {
+    const Plan plan = make_plan(problem_of("rows", fields));
+    return plan.kernel.substr(plan.kernel.rfind("_t", plan.kernel.find("x1"))) + ": " + plan.reason;
+  };
+  CHECK(choice({{"columns", "786432"}}) ==
+        "_t8192x1_ctas8: 12 vectors of 8 columns a thread, 1 row a CTA; the only legal candidate");
+  CHECK(choice({{"columns", "1048576"}})
+            .starts_with("_t1024x1_turns32: 4 vectors of 8 columns a thread, 1 row a CTA, which reads its row twice in "
+                         "32 turns; the best of "));
+  CHECK(choice({{"columns", "1048576"}, {"chain", "factor"}})
+            .starts_with("_t1024x1_turns32: 4 vectors of 8 columns a thread, 1 row a CTA, which reads its row once in "
+                         "32 turns; the best of "));
+  CHECK(choice({{"columns", "1048576"}, {"chain", "softmax+e4m3(row)"}, {"rows", "1"}})
+            .starts_with("_t8192x1_ctas8_turns4: 4 vectors of 8 columns a thread, 1 row a CTA, which reads its row 4 "
+                         "times in 4 turns; the best of "));
 }
 
 TEST_CASE("rows: every command of docs/deepseek-v4.md has a plan on Hopper and on Blackwell") {

@@ -133,9 +133,9 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
     CHECK(quantize_blocks_fields().size() == count_of(arch, dtype, scale_block, scale_values, l, rows, k));
   }
   {
-    const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows] = Rows{};
+    const auto& [arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, turns_of_row, rows] = Rows{};
     CHECK(rows_fields().size() ==
-          count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, rows));
+          count_of(arch, dtype, columns, chain, threads_of_row, rows_of_cta, ctas_of_row, turns_of_row, rows));
   }
   {
     const auto& [arch, dtype, experts, top_k, expert_groups, topk_groups, scoring, bias, renormalize, grouping,

@@ -24,6 +24,7 @@ struct Rows {
   std::optional<int> threads_of_row{};
   std::optional<int> rows_of_cta{};
   std::optional<int> ctas_of_row{};
+  std::optional<int> turns_of_row{};
   Hint rows = kUnknownHint;
   friend bool operator==(const Rows&, const Rows&) = default;
 };
