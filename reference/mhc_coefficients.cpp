@@ -43,6 +43,15 @@ void sinkhorn(const MixFacts& facts, const double* m, const double* error, MixCo
 
 }  // namespace
 
+void slow_sinkhorn(Tensor& base, int iterations, std::uint64_t seed) {
+  if (iterations < 5 || seed % 4 == 3) return;
+  for (std::int64_t i = 0; i < kStreams; ++i)
+    for (std::int64_t j = 0; j < i; ++j) {
+      const std::int64_t at = kMixComb + i * kStreams + j;
+      base.set(at, base.at(at) - 12);
+    }
+}
+
 MixCoefficients mhc_coefficients(const RowValues& product, const Tensor& base, const Tensor& scale,
                                  const MixFacts& facts) {
   const double inverse = 1 / std::sqrt(facts.squares / static_cast<double>(facts.hidden) + facts.eps);

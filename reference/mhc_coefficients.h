@@ -18,6 +18,10 @@ struct MixCoefficients {
 };
 
 /// product: 24 with their errors. base [24], scale [3].
+/// mix_base's comb becomes nearly triangular where Sinkhorn has more than a few iterations: what is left of a triangle
+/// shrinks with one over their number, so that the last one of twenty is seen. Of one seed in four it stays.
+void slow_sinkhorn(Tensor& base, int iterations, std::uint64_t seed);
+
 MixCoefficients mhc_coefficients(const RowValues& product, const Tensor& base, const Tensor& scale,
                                  const MixFacts& facts);
 

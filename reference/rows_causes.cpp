@@ -6,9 +6,12 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <tuple>
 
 #include "reference/number.h"
+#include "reference/quantize.h"
 #include "tessera/row_chain.h"
+#include "tessera/spec/row_cache.h"
 
 namespace tessera::reference {
 
@@ -69,6 +72,101 @@ void exchange_halves(Tensor& x) {
     const auto start = x.bytes.begin() + row * 2 * half;
     std::swap_ranges(start, start + half, start + half);
   }
+}
+
+/// Where the scales stand that a sink has written: of rows as they lie there, and blocks.
+struct ScalePlaces {
+  std::string name;
+  std::int64_t rows = 0, blocks = 0, bytes = 1;
+  std::function<std::int64_t(std::int64_t, std::int64_t)> at;  ///< in bytes
+};
+
+ScalePlaces scales_of(const RowsRun& run, const Tensors& out, const RowStep& step, const RowStepNames& names) {
+  ScalePlaces places{names.out2, step.is_placed ? run.placed_rows : run.rows, 1, 1, {}};
+  const std::int64_t rows = places.rows, columns = width(step, static_cast<int>(run.columns));
+  if (step.kind == RowPart::cache) {
+    places = {names.out, run.pages * run.page_size, cache_blocks(step.cache), cache_layout(step.cache).scale_bytes, {}};
+    const std::int64_t page_bytes = run.pages == 0 ? 0 : out.at(names.out).shape[1];
+    places.at = [page_bytes, size = run.page_size, cache = step.cache](std::int64_t row, std::int64_t block) {
+      return row / size * page_bytes + cache_scale_at(cache, size, row % size, static_cast<int>(block));
+    };
+  } else if (step.kind == RowPart::quantize) {
+    const std::int64_t blocks = places.blocks = columns / block_elements(step.format);
+    places.at = [form = step.form, rows, blocks](std::int64_t row, std::int64_t block) {
+      return scale_offset(form, rows, blocks, 0, row, block);
+    };
+  } else {
+    const std::int64_t blocks = places.blocks = step.block > 0 ? columns / step.block : 1;
+    const bool is_by_columns = step.is_column_major && step.block > 0;
+    places.bytes = step.is_packed ? 1 : 4;
+    places.at = [=, padded = scale_rows(step, rows), is_packed = step.is_packed](std::int64_t row,
+                                                                                 std::int64_t block) -> std::int64_t {
+      if (is_packed) return packed_scale_at(padded, row, static_cast<int>(block));
+      return 4 * (is_by_columns ? block * padded + row : row * blocks + block);
+    };
+  }
+  return places;
+}
+
+/// Each scale is taken from some rows and blocks on, around the end.
+void move_scales(const ScalePlaces& places, Tensor& scales, std::int64_t rows, std::int64_t blocks) {
+  const std::vector<std::byte> before = scales.bytes;
+  for (std::int64_t row = 0; row < places.rows; ++row)
+    for (std::int64_t block = 0; block < places.blocks; ++block) {
+      const std::int64_t from =
+          places.at((row + rows + places.rows) % places.rows, (block + blocks + places.blocks) % places.blocks);
+      std::memcpy(scales.bytes.data() + places.at(row, block), before.data() + from,
+                  static_cast<std::size_t>(places.bytes));
+    }
+}
+
+void add_mistakes_of_scales(const RowStep& step, int number, std::vector<RowMistake>& list, const std::string& name) {
+  for (const auto& [rows, blocks, where] : {std::tuple(0, 1, "next block"), std::tuple(0, -1, "last block"),
+                                            std::tuple(1, 0, "next row"), std::tuple(-1, 0, "last row")}) {
+    const bool is_one =
+        step.kind == RowPart::scaled_8 ? step.block == 0 : step.kind == RowPart::cache && cache_blocks(step.cache) == 1;
+    if (blocks != 0 && is_one) continue;
+    list.push_back(
+        {fmt::format("{}: a scale lies with the {}", name, where), [=, rows = rows, blocks = blocks](Scene& s) {
+           const RowStepNames names = row_step_names(s.run.chain)[static_cast<std::size_t>(number)];
+           const ScalePlaces places = scales_of(s.run, s.out, step, names);
+           move_scales(places, s.out.at(places.name), rows, blocks);
+         }});
+  }
+}
+
+/// Of the tokens' data `count` bytes from `first` on; units of `bytes` are exchanged in pairs, or the nibbles of each.
+void exchange_in_tokens(Scene& s, const std::string& name, RowCache cache, int first, int count, int bytes) {
+  Tensor& out = s.out.at(name);
+  for (std::int64_t row = 0; row < s.run.pages * s.run.page_size; ++row) {
+    const std::int64_t token =
+        row / s.run.page_size * out.shape[1] + row % s.run.page_size * cache_layout(cache).token_bytes;
+    const auto from = out.bytes.begin() + token + first;
+    if (bytes == 0) std::for_each(from, from + count, [](std::byte& b) { b = (b << 4) | (b >> 4); });
+    for (int i = 0; bytes > 0 && i < count; i += 2 * bytes)
+      std::swap_ranges(from + i, from + i + bytes, from + i + bytes);
+  }
+}
+
+void add_mistakes_of_cache(const RowStep& step, const std::string& name, std::vector<RowMistake>& list) {
+  const CacheLayout l = cache_layout(step.cache);
+  const bool is_e2m1 = l.value == ValueType::e2m1;
+  const auto of_values = [name, cache = step.cache, is_e2m1, values = l.values](Scene& s) {
+    exchange_in_tokens(s, name, cache, 0, is_e2m1 ? values / 2 : values, is_e2m1 ? 0 : 1);
+  };
+  const auto of_bf16 = [name, cache = step.cache, l](Scene& s) {
+    exchange_in_tokens(s, name, cache, l.bf16_at, 2 * l.bf16, 2);
+  };
+  list.push_back({fmt::format("{}: {}", name,
+                              is_e2m1 ? "the two values of a byte are exchanged"
+                                      : "neighbouring columns of the e4m3 values are exchanged"),
+                  of_values});
+  if (l.bf16 == 0) return;
+  list.push_back({fmt::format("{}: neighbouring columns in bf16 are exchanged", name), of_bf16});
+  list.push_back({fmt::format("{}: neighbouring columns are exchanged", name), [=](Scene& s) {
+                    of_values(s);
+                    of_bf16(s);
+                  }});
 }
 
 void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& names, std::vector<RowMistake>& list) {
@@ -200,12 +298,11 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
       break;
     case RowPart::quantize:
     case RowPart::scaled_8:
-      if (step.block == 0 || names.out2.empty() || step.is_column_major || step.form == ScaleForm::tile) break;
-      for (const std::int64_t distance : {1, -1})
-        list.push_back({fmt::format("{}: a scale lies with the {} block", names.out2, distance > 0 ? "next" : "last"),
-                        [name = names.out2, distance](Scene& s) {
-                          move_columns(s.out.at(name), [distance](std::int64_t block) { return block + distance; });
-                        }});
+      if (!names.out2.empty()) add_mistakes_of_scales(step, number, list, names.out2);
+      break;
+    case RowPart::cache:
+      add_mistakes_of_scales(step, number, list, names.out);
+      add_mistakes_of_cache(step, names.out, list);
       break;
     default:
       break;

@@ -1,6 +1,7 @@
 // Inputs of row operators: fresh ones for every seed, lists with what is outside of their ranges.
 #include <algorithm>
 
+#include "reference/mhc_coefficients.h"
 #include "reference/quantize.h"
 #include "reference/rows.h"
 #include "reference/rows_product.h"
@@ -177,7 +178,9 @@ std::map<std::string, Tensor> rows_inputs(const RowsRun& run, Fill kind, std::ui
       for (std::int64_t row = 0; row < run.rows; ++row)
         squares.set(row, s.hidden * (0.1 + random.uniform(static_cast<std::uint64_t>(row) + (1ULL << 41))));
       made.emplace(names[i].in, std::move(squares));
-      made.emplace(names[i].in2, tensor_of(DType::f32, {kMixColumns}, of_parts, seed, stream));
+      Tensor base = tensor_of(DType::f32, {kMixColumns}, of_parts, seed, stream);
+      slow_sinkhorn(base, s.iterations, seed);
+      made.emplace(names[i].in2, std::move(base));
       made.emplace(names[i].in3, tensor_of(DType::f32, {3}, of_parts, seed, stream + 20));
     }
     if (s.has_table)

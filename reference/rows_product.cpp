@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/mhc_coefficients.h"
 #include "reference/number.h"
 #include "spec/rows.h"
 #include "tessera/row_chain.h"
@@ -70,6 +71,7 @@ void add_product_inputs(const RowsRun& run, const RowStep& step, const RowStepNa
   if (step.kind == RowPart::mhc_post) return normal(names.in3, {kMixColumns, kStreams * run.columns}, 80);
   normal(names.in, {run.parts, run.rows, kMixColumns}, 81);
   normal(names.in3, {kMixColumns}, 82);
+  slow_sinkhorn(made.at(names.in3), step.iterations, seed);
   normal(names.in4, {3}, 83);
   const CounterRandom random(seed, 84);
   Tensor squares(DType::f32, {run.parts, run.rows});
