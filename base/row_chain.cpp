@@ -12,6 +12,7 @@
 #include "base/row_chain_words.h"
 #include "base/suggestion.h"
 #include "tessera/error.h"
+#include "tessera/spec/row_cache.h"
 
 namespace tessera {
 
@@ -521,6 +522,21 @@ std::string to_text(const RowChain& chain) {
   std::vector<std::string> parts;
   for (int i = 0; i < step_count(chain); ++i) parts.push_back(text_of(chain.steps[i]));
   return fmt::format("{}", fmt::join(parts, "+"));
+}
+
+int told_columns(const RowChain& chain) {
+  int columns = 0;
+  for (int i = 0; i < step_count(chain); ++i) {
+    const RowStep& step = chain.steps[i];
+    if (step.kind == RowPart::mhc_mix) return kMixColumns;
+    if (step.kind == RowPart::cache && step.last < 0) return step.first + cache_columns(step.cache);
+  }
+  for (int i = 0; i < step_count(chain); ++i) {
+    if (!is_row_sink(chain.steps[i].kind)) continue;
+    if (chain.steps[i].last < 0) return 0;
+    columns = std::max(columns, chain.steps[i].last + 1);
+  }
+  return columns;
 }
 
 std::string to_field_text(const RowChain& chain) { return to_text(chain); }

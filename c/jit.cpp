@@ -102,6 +102,8 @@ Problem problem_of(const char* op, const tessera_field* fields, std::size_t num_
     require(fields[i].value, "the value of a field");
     std::string name(fields[i].name);
     std::replace(name.begin(), name.end(), '-', '_');
+    if (name == "chain" && is_row_chain(op))
+      throw Error(ErrorKind::usage, fmt::format("{} is a chain of rows already: leave chain out", op));
     set_field(problem, name, fields[i].value);
     if (std::find(names.begin(), names.end(), name) != names.end())
       throw Error(ErrorKind::usage, fmt::format("{} is given twice", name));

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/shown.h"
 #include "tessera/error.h"
-#include "tessera/row_chain.h"
 
 namespace tessera::cli {
 
@@ -185,29 +184,18 @@ void Call::clear_progress() const {
 
 namespace {
 
-/// A chain of rows, or one of its words (rmsnorm, append_kv(128), ...), in an operator's place.
-std::optional<ProblemList> read_chain(const std::string& subject, const SelectorFlags& flags) {
-  try {
-    static_cast<void>(parse_row_chain(subject));
-  } catch (const Error&) {
-    // Of several parts, or of one with options, a mistake is told with its place; a word may be anything.
-    if (subject.find_first_of("+(") == std::string::npos) return {};
-    throw;
-  }
-  std::vector<TypedSelector> typed = flags.typed();
-  for (const TypedSelector& selector : typed)
-    if (selector.key == "chain")
-      throw Error(ErrorKind::usage, fmt::format("{} is a chain of rows already: leave --chain out", shown(subject)));
-  typed.push_back({"chain", subject});
-  return parse_selectors("rows", typed);
-}
-
 ProblemList read_untuned(const std::string& subject, const SelectorFlags& flags) {
   const std::vector<std::string_view> names = operator_names();
   if (std::find(names.begin(), names.end(), subject) != names.end()) return parse_selectors(subject, flags.typed());
   const bool is_file = subject.ends_with(".json") || subject.find('/') != std::string::npos || subject == "-";
   if (!is_file) {
-    if (std::optional<ProblemList> list = read_chain(subject, flags)) return *std::move(list);
+    if (is_row_chain(subject)) {
+      for (const TypedSelector& selector : flags.typed())
+        if (selector.key == "chain")
+          throw Error(ErrorKind::usage,
+                      fmt::format("{} is a chain of rows already: leave --chain out", shown(subject)));
+      return parse_selectors(subject, flags.typed());
+    }
     throw Error(ErrorKind::usage,
                 fmt::format("{}: is neither an operator ({}) nor a shape list (a file that ends in .json){}",
                             shown(subject), fmt::join(names, ", "), suggestion(subject, names)));

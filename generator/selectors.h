@@ -47,6 +47,10 @@ std::span<const Selector> selectors(std::string_view op);
 /// The operator's default Problem, a legal one. Throws Error{usage} like selectors().
 Problem default_problem(std::string_view op);
 
+/// Whether `op` is no operator's name but a chain of rows, or a word of one, which stands for rows with that chain.
+/// Throws Error{usage} for a chain of several parts that is misspelled.
+bool is_row_chain(std::string_view op);
+
 /// Sets one field. Throws Error{usage}: "tile_m = 12x: must be a whole number", "mask = casual: must be one of none,
 /// causal", "fmha has no field tile: its fields are arch, head_dim, ...". The problem is then unchanged. A value that
 /// is well-formed but that no kernel has is not refused here: make_plan tells the reason.

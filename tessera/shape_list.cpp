@@ -183,7 +183,9 @@ class ShapeListReader {
   static std::vector<std::string_view> keys_of(std::string_view op) {
     std::vector<std::string_view> keys = {"op"};
     bool has_hints = false;
+    const bool is_chain = is_row_chain(op);
     for (const Selector& selector : selectors(op)) {
+      if (is_chain && selector.key == "chain") continue;
       keys.push_back(selector.key);
       has_hints = has_hints || selector.kind == SelectorKind::hint;
     }
@@ -198,6 +200,12 @@ class ShapeListReader {
       const std::vector<std::string_view> names = operator_names();
       const auto name = std::find(names.begin(), names.end(), member.value->text);
       if (name != names.end()) return *name;
+      try {
+        if (is_row_chain(member.value->text)) return member.value->text;
+      } catch (const Error& error) {
+        report(*member.value, error.what());
+        return std::nullopt;
+      }
       const std::string hint = suggestion(member.value->text, names);
       report(*member.value, fmt::format("unknown operator {}{}", shown(member.value->text),
                                         hint.empty() ? fmt::format(": there are {}", fmt::join(names, ", ")) : hint));

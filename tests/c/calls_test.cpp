@@ -101,6 +101,21 @@ TEST_CASE("c: fields are the flags' words, with either stroke, each once") {
   CHECK(text == nullptr);
 }
 
+TEST_CASE("c: a chain of rows stands for its operator") {
+  const auto plan = [](const char* op, const std::vector<tessera_field>& fields) {
+    const auto text = made<Text>([&](char** out) { return tessera_plan(op, fields.data(), fields.size(), out); });
+    return Json::parse(text.get());
+  };
+  CHECK(plan("append_kv(64)", {}) == plan("rows", {{"chain", "append_kv(64)"}, {"columns", "128"}}));
+  CHECK(plan("rmsnorm", {{"columns", "512"}}) == plan("rows", {{"chain", "rmsnorm"}, {"columns", "512"}}));
+  char* text = nullptr;
+  const tessera_field chain{"chain", "rope"};
+  CHECK(said(tessera_plan("rmsnorm", &chain, 1, &text)) ==
+        "usage: rmsnorm is a chain of rows already: leave chain out");
+  CHECK(has(said(tessera_plan("rmsnorm+nvfp5", nullptr, 0, &text)), "nvfp5 (character 9): no such part"));
+  CHECK(text == nullptr);
+}
+
 TEST_CASE("c: a struct of an older caller is taken, and of a newer one unless it sets what is not known here") {
   struct Newer {
     tessera_jit_options known;

@@ -52,6 +52,19 @@ TEST_CASE("a chain of rows, or a word of one, stands for its operator") {
   }
 }
 
+TEST_CASE("a chain that tells its columns needs none, in an operator's place") {
+  Terminal terminal;
+  for (const auto& [word, columns] :
+       {std::pair("append_kv", "256"), std::pair("append_kv(64,halves)", "128"), std::pair("rmsnorm+mla_656", "576"),
+        std::pair("mhc_mix+f32", "24"), std::pair("rope(448..511)+nvfp4(0..447)+bf16(448..511)", "512"),
+        std::pair("rmsnorm", "4096")}) {
+    const Outcome outcome = terminal.run({"plan", word});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out.find(std::string("_c") + columns + "_") != std::string::npos);
+  }
+}
+
 TEST_CASE("exit codes and messages") {
   Terminal terminal;
   const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& message) {

@@ -342,6 +342,14 @@ def test_values_under_one_scale(random, scale):
     close(made, x.astype(numpy.float64) * scales.astype(numpy.float64)[:, None], 1e-6)
 
 
+def test_a_chain_in_an_operators_place(random):
+    kernel = tessera.Kernel("append_kv(64,halves)", dtype="f32")
+    assert kernel.fields == {"dtype": "f32"} and "_c128_" in kernel.name
+    x, weight = normal(random, (3, 64)), normal(random, 64)
+    y = tessera.Kernel("rms_norm", dtype="f32", columns=64)(device="emulator", x=x, weight=weight)["y"]
+    close(y, rmsnorm(x.astype(numpy.float64), weight.astype(numpy.float64)), 1e-5)
+
+
 E2M1 = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 

@@ -19,6 +19,10 @@ RowChain parse_row_chain(std::string_view text);
 /// What parse_row_chain takes, each option once and in a fixed order: the same text for the same chain.
 std::string to_text(const RowChain& chain);
 
+/// The columns that a chain tells itself: those of mhc_mix or of a cache, or where every sink says its columns the last
+/// of them; 0: it tells none.
+int told_columns(const RowChain& chain);
+
 /// Names of the buffers of one step, and of the sizes that are their rows' strides; empty where it has none. Of several
 /// steps of a kind the second one's end in 2, the third one's in 3.
 struct RowStepNames {
