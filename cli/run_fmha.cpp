@@ -13,6 +13,7 @@
 #include "generator/facts.h"
 #include "reference/attention_cache.h"
 #include "reference/fmha.h"
+#include "reference/fmha_pool_causes.h"
 #include "reference/fmha_pools.h"
 #include "reference/ragged.h"
 #include "reference/standard_attention.h"
@@ -310,7 +311,14 @@ class RunFmha final : public RunOperator {
       const bool is_latent = config.v_is_k == VIsK::on;
       in.v = is_latent ? reference::first_columns(in.k, config.head_dim_v) : of("v");
       in.swa_v = is_latent ? reference::first_columns(in.swa_k, config.head_dim_v) : of("swa_v");
-      return reference::check_fmha_pools(in, views, check);
+      reference::Comparison result = reference::check_fmha_pools(in, views, check);
+      if (result.pass) return result;
+      std::optional<reference::FmhaPoolCaches> caches;
+      if (has_cache(config))
+        caches = {config, of("k"), of("swa_k"), flags.sizes.at("seqlen_k"), flags.sizes.at("swa_rows")};
+      if (std::string cause = reference::cause_of_pools(in, caches, views, check); !cause.empty())
+        result.problems.push_back(std::move(cause));
+      return result;
     }
     if (config.kv_layout != KvLayout::dense) return check_placed_keys(config, inputs, views, flags, check);
     reference::FmhaInputs in{inputs.at("q").view(), inputs.at("k").view(), {}};

@@ -1,5 +1,6 @@
 #include "reference/attention_cache.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -24,7 +25,10 @@ struct Token {
     return token / page_size * page_bytes + token % page_size * layout.token_bytes;
   }
   std::int64_t scale(std::int64_t token, int block) const {
-    return token / page_size * page_bytes + cache_scale_at(cache, page_size, token % page_size, block);
+    return token / page_size * page_bytes + scale_of_place(token % page_size, block);
+  }
+  std::int64_t scale_of_place(std::int64_t place, int block) const {
+    return cache_scale_at(cache, page_size, place, block);
   }
   int block_of(int column) const { return column / layout.block; }
 };
@@ -40,10 +44,11 @@ double scale_at(const Token& t, const std::byte* at) {
   return decode_scale(t.cache == RowCache::mla_384 ? ScaleType::ue4m3 : ScaleType::ue8m0, code);
 }
 
-double value_at(const Token& t, const std::byte* data, int column) {
+double value_at(const Token& t, const std::byte* data, int column, const CacheSlip& slip) {
   if (t.layout.value == ValueType::e2m1) {
     const auto pair = static_cast<unsigned>(data[column / 2]);
-    return decode_value(ValueType::e2m1, static_cast<std::uint8_t>(pair >> (column % 2 * 4) & 15));
+    const int nibble = slip.has_nibbles_exchanged ? 1 - column % 2 : column % 2;
+    return decode_value(ValueType::e2m1, static_cast<std::uint8_t>(pair >> (nibble * 4) & 15));
   }
   const auto code = static_cast<std::uint8_t>(data[column]);
   if ((code & 0x7f) == 0x7f) return code == 0x7f ? 480 : -480;
@@ -106,16 +111,33 @@ Tensor make_cache(const AttentionFacts& facts, std::int64_t tokens, Fill fill, s
   return cache;
 }
 
-Tensor rows_of_cache(const AttentionFacts& facts, const std::byte* pages, std::int64_t tokens) {
+Tensor rows_of_cache(const AttentionFacts& facts, const std::byte* pages, std::int64_t tokens, const CacheSlip& slip) {
   const Token t(facts);
   const CacheLayout& l = t.layout;
-  const std::int64_t columns = cache_columns(t.cache);
+  const std::int64_t columns = cache_columns(t.cache), last_page = std::max<std::int64_t>(tokens - 1, 0) / t.page_size;
+  const int blocks = l.values / l.block;
+  const auto inside = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at, 0, (last_page + 1) * t.page_bytes - l.scale_bytes);
+  };
   Tensor rows(DType::bf16, {tokens, columns});
   for (std::int64_t token = 0; token < tokens; ++token) {
-    const std::byte* const data = pages + t.data(token);
-    for (int column = 0; column < l.values; ++column)
+    const std::int64_t page = std::clamp<std::int64_t>(token / t.page_size + slip.page_shift, 0, last_page);
+    const std::int64_t from = page * t.page_size + token % t.page_size;
+    const std::int64_t place = from % t.page_size;
+    const std::int64_t scaled = slip.has_scales_of_pair
+                                    ? place ^ 1
+                                    : std::clamp<std::int64_t>(place + slip.scale_token_shift, 0, t.page_size - 1);
+    const std::byte* const data = pages + t.data(from);
+    for (int column = 0; column < l.values; ++column) {
+      const int own = t.block_of(column);
+      const int block = slip.has_first_scale        ? 0
+                        : slip.has_scales_of_blocks ? own ^ 1
+                        : slip.turns_four_scales    ? own / 4 * 4 + (own + 1) % 4
+                                                    : own + slip.scale_block_shift;
+      const std::int64_t at = page * t.page_bytes + t.scale_of_place(scaled, std::clamp(block, 0, blocks - 1));
       rows.set(token * columns + column,
-               value_at(t, data, column) * scale_at(t, pages + t.scale(token, t.block_of(column))));
+               value_at(t, data, column, slip) * (slip.is_unscaled ? 1.0 : scale_at(t, pages + inside(at))));
+    }
     std::memcpy(rows.bytes.data() + (token * columns + l.values) * 2, data + l.bf16_at,
                 static_cast<std::size_t>(2 * l.bf16));
   }
@@ -138,11 +160,12 @@ Tensor make_window_cache(const AttentionFacts& facts, const Tensor& lengths, std
   return all;
 }
 
-Tensor rows_of_window_cache(const AttentionFacts& facts, const TensorView& pages, std::int64_t tokens) {
+Tensor rows_of_window_cache(const AttentionFacts& facts, const TensorView& pages, std::int64_t tokens,
+                            const CacheSlip& slip) {
   const std::int64_t batch = pages.shape[0], columns = cache_columns(cache_of(facts));
   Tensor all(DType::bf16, {batch, tokens, 1, columns});
   for (std::int64_t b = 0; b < batch && tokens > 0; ++b) {
-    const Tensor one = rows_of_cache(facts, pages.data + b * pages.strides[0], tokens);
+    const Tensor one = rows_of_cache(facts, pages.data + b * pages.strides[0], tokens, slip);
     std::memcpy(all.bytes.data() + b * tokens * columns * 2, one.bytes.data(), one.bytes.size());
   }
   return all;

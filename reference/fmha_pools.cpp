@@ -47,47 +47,56 @@ void merge(const Comparison& one, Comparison& all) {
 
 }  // namespace
 
-Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, const FmhaCheck& check) {
-  const std::int64_t batches = in.q.shape[0], queries = in.q.shape[1], topk = in.indices.shape[2];
+std::vector<Comparison> check_pool_queries(const FmhaPools& in, const FmhaOutputs& outputs, const FmhaCheck& check,
+                                           const std::vector<std::int64_t>& of) {
+  const std::int64_t queries = in.q.shape[1], topk = in.indices.shape[2];
   const std::int64_t rows = in.k.shape[0], rows_of_window = in.swa_k.shape[1];
   const std::int64_t window = in.swa_indices ? in.swa_indices->shape[2] : rows_of_window;
   const std::int64_t columns = in.k.shape[1], v_columns = in.v.shape[1];
-  Comparison all;
-  for (std::int64_t batch = 0; batch < batches; ++batch) {
+  std::vector<Comparison> all;
+  for (const std::int64_t list : of) {
+    const std::int64_t batch = list / queries, query = list % queries;
     const std::int64_t used = std::clamp<std::int64_t>(number(in.swa_lens, batch), 0, window);
-    for (std::int64_t query = 0; query < queries; ++query) {
-      std::vector<std::byte> k, v;
-      std::int64_t keys = 0;
-      const std::int64_t list = batch * queries + query;
-      const std::int64_t listed = in.topk_lens ? std::clamp<std::int64_t>(number(*in.topk_lens, list), 0, topk) : topk;
-      for (std::int64_t i = 0; i < listed; ++i) {
-        const std::int64_t row = number(in.indices, list * topk + i);
-        if (row < 0 || row >= rows) continue;
-        append_row(in.k, row * in.k.strides[0], columns, k);
-        append_row(in.v, row * in.v.strides[0], v_columns, v);
-        ++keys;
-      }
-      const std::int64_t end = check.facts.mask == Mask::causal ? std::min(used, query + used - queries + 1) : used;
-      for (std::int64_t i = 0; i < end; ++i) {
-        const std::int64_t key = in.swa_indices ? number(*in.swa_indices, list * window + i) : i;
-        if (key < 0 || key >= rows_of_window) continue;
-        ++keys;
-        append_row(in.swa_k, batch * in.swa_k.strides[0] + key * in.swa_k.strides[1], columns, k);
-        append_row(in.swa_v, batch * in.swa_v.strides[0] + key * in.swa_v.strides[1], v_columns, v);
-      }
-      FmhaCheck of_query = check;
-      of_query.facts.mask = Mask::none;
-      FmhaOutputs found{one_query(outputs.o, batch, query), {}, {}, {}};
-      if (outputs.lse) found.lse = one_statistic(*outputs.lse, batch, query);
-      const Comparison one =
-          check_fmha({one_query(in.q, batch, query),
-                      {k.data(), in.k.dtype, {1, keys, 1, columns}, {keys * columns, columns, columns, 1}},
-                      {v.data(), in.v.dtype, {1, keys, 1, v_columns}, {keys * v_columns, v_columns, v_columns, 1}}},
-                     found, of_query);
-      for (const std::string& problem : one.problems)
-        all.problems.push_back("batch " + std::to_string(batch) + ", query " + std::to_string(query) + ": " + problem);
-      merge(one, all);
+    std::vector<std::byte> k, v;
+    std::int64_t keys = 0;
+    const std::int64_t listed = in.topk_lens ? std::clamp<std::int64_t>(number(*in.topk_lens, list), 0, topk) : topk;
+    for (std::int64_t i = 0; i < listed; ++i) {
+      const std::int64_t row = number(in.indices, list * topk + i);
+      if (row < 0 || row >= rows) continue;
+      append_row(in.k, row * in.k.strides[0], columns, k);
+      append_row(in.v, row * in.v.strides[0], v_columns, v);
+      ++keys;
     }
+    const std::int64_t end = check.facts.mask == Mask::causal ? std::min(used, query + used - queries + 1) : used;
+    for (std::int64_t i = 0; i < end; ++i) {
+      const std::int64_t key = in.swa_indices ? number(*in.swa_indices, list * window + i) : i;
+      if (key < 0 || key >= rows_of_window) continue;
+      ++keys;
+      append_row(in.swa_k, batch * in.swa_k.strides[0] + key * in.swa_k.strides[1], columns, k);
+      append_row(in.swa_v, batch * in.swa_v.strides[0] + key * in.swa_v.strides[1], v_columns, v);
+    }
+    FmhaCheck of_query = check;
+    of_query.facts.mask = Mask::none;
+    FmhaOutputs found{one_query(outputs.o, batch, query), {}, {}, {}};
+    if (outputs.lse) found.lse = one_statistic(*outputs.lse, batch, query);
+    all.push_back(
+        check_fmha({one_query(in.q, batch, query),
+                    {k.data(), in.k.dtype, {1, keys, 1, columns}, {keys * columns, columns, columns, 1}},
+                    {v.data(), in.v.dtype, {1, keys, 1, v_columns}, {keys * v_columns, v_columns, v_columns, 1}}},
+                   found, of_query));
+  }
+  return all;
+}
+
+Comparison check_fmha_pools(const FmhaPools& in, const FmhaOutputs& outputs, const FmhaCheck& check) {
+  Comparison all;
+  const std::int64_t batches = in.q.shape[0], queries = in.q.shape[1];
+  for (std::int64_t list = 0; list < batches * queries; ++list) {
+    const Comparison one = check_pool_queries(in, outputs, check, {list}).front();
+    for (const std::string& problem : one.problems)
+      all.problems.push_back("batch " + std::to_string(list / queries) + ", query " + std::to_string(list % queries) +
+                             ": " + problem);
+    merge(one, all);
   }
   return all;
 }

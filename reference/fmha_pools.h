@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "reference/fmha.h"
 
@@ -24,6 +25,10 @@ struct FmhaPools {
 /// Precondition: tensors of these shapes, of which q, indices and swa_lens are dense and columns lie side by side; v
 /// and swa_v may be the first columns of k and swa_k (first_columns). check.sink as in fmha.h.
 Comparison check_fmha_pools(const FmhaPools& inputs, const FmhaOutputs& outputs, const FmhaCheck& check);
+
+/// The same of a few queries, whose numbers stand in `of`: batch * seqlen_q + query. Each by itself.
+std::vector<Comparison> check_pool_queries(const FmhaPools& inputs, const FmhaOutputs& outputs, const FmhaCheck& check,
+                                           const std::vector<std::int64_t>& of);
 
 struct FmhaPoolTensors {
   Tensor q, k, v, swa_k, swa_v, indices, swa_lens, sink;
