@@ -303,10 +303,12 @@ void IndexerOperator::describe(const Config& c, Plan& plan) {
   const indexer::RegisterBudget budget = indexer::register_budget(c);
   plan.entry_registers = budget.entry;
   const int of_producer = budget.producer, of_consumer = budget.producer > 0 ? budget.consumer : 0;
-  const int fill_warps = indexer::fill_warps(c), products = 4 * c.consumers;
-  plan.roles = {{.name = "load", .first_warp = 0, .warps = 1, .registers = of_producer},
-                {.name = "outside", .first_warp = 4 - fill_warps, .warps = fill_warps, .registers = of_producer},
+  const int loaders = indexer::loaders(c), products = 4 * c.consumers;
+  const int others = loaders > 1 ? 4 - loaders : indexer::fill_warps(c);
+  plan.roles = {{.name = "load", .first_warp = 0, .warps = loaders, .registers = of_producer},
+                {.name = "outside", .first_warp = 4 - others, .warps = others, .registers = of_producer},
                 {.name = "product", .first_warp = 4, .warps = products, .registers = of_consumer}};
+  if (others == 0) plan.roles.erase(plan.roles.begin() + 1);
   if (indexer::uses_tcgen05(c)) describe_tcgen05(c, plan);
   plan.launch = indexer_launch(c, plan.arch.to_string(), plan.kernel);
 }

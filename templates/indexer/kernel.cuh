@@ -39,8 +39,8 @@ __device__ __forceinline__ void kernel(const Params& p) {
   constexpr RegisterBudget kBudget = register_budget(C);
   if (warp < 4) {
     if constexpr (kBudget.producer > 0) ptx::setmaxnreg_dec<kBudget.producer>();
-    if (warp == 0) {
-      produce<C>(p, smem, *reinterpret_cast<const Share*>(shared_memory + smem_layout(C).deal + kShareOffset));
+    if (warp < loaders(C)) {
+      produce<C>(p, smem, *reinterpret_cast<const Share*>(shared_memory + smem_layout(C).deal + kShareOffset), warp);
     } else if constexpr (C.outside == Outside::minus_inf) {
       fill_outside<C>(p, warp - 1);
     }

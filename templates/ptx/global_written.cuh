@@ -51,4 +51,9 @@ __device__ __forceinline__ Vector4 ld_global_v4_written_with_policy(const void* 
   return v;
 }
 
+// PTX ISA "st", PTX 7.4, sm_80. With a policy for the L2.
+__device__ __forceinline__ void st_global_u32_with_policy(void* p, unsigned x, unsigned long long policy) {
+  asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;" ::"l"(p), "r"(x), "l"(policy) : "memory");
+}
+
 }  // namespace tessera::ptx
