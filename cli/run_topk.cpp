@@ -26,6 +26,7 @@ reference::TopkRun topk_run_of(const Plan& plan, const std::map<std::string, std
   run.range = facts.range;
   run.index_form = facts.index_form;
   run.values = facts.values;
+  run.guesses = facts.guesses;
   run.page_size = size("page_size");
   run.max_pages = size("max_pages");
   run.sequences = size("sequences");

@@ -181,6 +181,8 @@ inline constexpr Word<IndexForm> kIndexFormWords[] = {{IndexForm::columns, "colu
                                                       {IndexForm::offsets, "offsets", "IndexForm::offsets"}};
 inline constexpr Word<WithValues> kWithValuesWords[] = {{WithValues::off, "off", "WithValues::off"},
                                                         {WithValues::on, "on", "WithValues::on"}};
+inline constexpr Word<WithGuesses> kWithGuessesWords[] = {{WithGuesses::off, "off", "WithGuesses::off"},
+                                                          {WithGuesses::on, "on", "WithGuesses::on"}};
 inline constexpr Word<ScoreColumns> kScoreColumnsWords[] = {
     {ScoreColumns::keys, "keys", "ScoreColumns::keys"},
     {ScoreColumns::compressed, "compressed", "ScoreColumns::compressed"}};
@@ -205,6 +207,7 @@ constexpr std::span<const Word<ResultOrder>> words_of(ResultOrder) { return kRes
 constexpr std::span<const Word<RowRange>> words_of(RowRange) { return kRowRangeWords; }
 constexpr std::span<const Word<IndexForm>> words_of(IndexForm) { return kIndexFormWords; }
 constexpr std::span<const Word<WithValues>> words_of(WithValues) { return kWithValuesWords; }
+constexpr std::span<const Word<WithGuesses>> words_of(WithGuesses) { return kWithGuessesWords; }
 constexpr std::span<const Word<Renormalize>> words_of(Renormalize) { return kRenormalizeWords; }
 constexpr std::span<const Word<BlockFormat>> words_of(BlockFormat) { return kBlockFormatWords; }
 constexpr std::span<const Word<OperandType>> words_of(OperandType) { return kOperandTypeWords; }

@@ -36,6 +36,7 @@ struct Slips {
 
 struct Expected {
   std::vector<std::int64_t> indices, columns;  ///< columns of the matrix; -1: no result
+  double kth = -kInfinity;                     ///< the k-th value; -inf: fewer were taken, or a NaN
 };
 
 std::int64_t integer_of(const Tensors& in, const char* name, std::int64_t at) {
@@ -79,9 +80,13 @@ Expected expected_of(const TopkRun& run, const Tensors& in, std::int64_t row, co
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(sorted), order.end(), precedes);
   if (slips.exchanges_last && sorted > taken && taken > 0) std::swap(order[taken - 1], order[taken]);
   order.resize(taken);
+  double kth = -kInfinity;
+  if (taken == static_cast<std::size_t>(run.k) && taken > 0)
+    if (const double last = x[static_cast<std::size_t>(order.back())]; !std::isnan(last)) kth = last;
   if ((run.order == ResultOrder::index) != slips.has_other_order) std::sort(order.begin(), order.end());
   order.resize(static_cast<std::size_t>(run.k), -1);
   Expected expected;
+  expected.kth = kth;
   for (const std::int64_t j : order) {
     expected.indices.push_back(index_of(run, in, row, slips.is_absolute && j >= 0 ? j + start : j, slips));
     expected.columns.push_back(j < 0 ? -1 : start + j);
@@ -96,7 +101,7 @@ std::uint64_t value_bits(const TopkRun& run, const Tensor& scores, std::int64_t 
 }
 
 struct Judged {
-  ElementSums indices, values;
+  ElementSums indices, values, kth;
 };
 
 Judged judge(const TopkRun& run, const Tensors& in, const Tensors& out, const Slips& slips, std::int64_t rows,
@@ -106,6 +111,15 @@ Judged judge(const TopkRun& run, const Tensors& in, const Tensors& out, const Sl
   parallel_for(rows, jobs, [&](std::int64_t row) {
     Judged& piece = pieces[static_cast<std::size_t>(row)];
     const Expected expected = expected_of(run, in, row, slips);
+    if (run.guesses == WithGuesses::on) {
+      Element element;
+      element.found = out.at("kth").at(row);
+      element.expected = expected.kth;
+      if (element.found == element.expected && !std::isfinite(element.found)) element.found = element.expected = 0;
+      if (!std::isfinite(element.found) || !std::isfinite(element.expected)) element.expected = 0, element.found = 1;
+      element.at = {row, 0, 0, 0, 0};
+      piece.kth.add(element);
+    }
     const TensorView indices = out.at("indices").view();
     for (std::int64_t slot = 0; slot < run.k; ++slot) {
       const std::int64_t at = row * run.k + slot;
@@ -132,6 +146,7 @@ Judged judge(const TopkRun& run, const Tensors& in, const Tensors& out, const Sl
   for (const Judged& piece : pieces) {
     all.indices.merge(piece.indices);
     all.values.merge(piece.values);
+    all.kth.merge(piece.kth);
   }
   return all;
 }
@@ -221,12 +236,21 @@ Tensors topk_inputs(const TopkRun& run, Fill kind, std::uint64_t seed) {
   }
   if (run.index_form == IndexForm::offsets)
     list("offsets", [&](std::int64_t, std::uint64_t at) { return more.integer(at + 3, 0, 1 << 20); });
+  if (run.guesses == WithGuesses::on) {
+    // Off by so much of the range of ordinary numbers; a row of equals meets each too.
+    constexpr double kOff[] = {0, -0.05, 0.3, -1, -kInfinity, std::numeric_limits<double>::quiet_NaN(), kInfinity};
+    Tensor guesses(DType::f32, {run.m});
+    for (std::int64_t row = 0; row < run.m; ++row)
+      guesses.set(row, expected_of(run, made, row, {}).kth + kOff[(row + row / 9) % 7]);
+    made.emplace("guesses", std::move(guesses));
+  }
   return made;
 }
 
 Comparison check_topk(const TopkRun& run, const Tensors& in, const Tensors& out, int jobs) {
   const bool has_values = run.values == WithValues::on;
-  if (!out.contains("indices") || (has_values && !out.contains("values")))
+  if (!out.contains("indices") || (has_values && !out.contains("values")) ||
+      (run.guesses == WithGuesses::on && !out.contains("kth")))
     throw Error(ErrorKind::usage, "an output of topk is missing");
   const Judged judged = judge(run, in, out, {}, run.m, jobs);
   Comparison result;
@@ -238,6 +262,7 @@ Comparison check_topk(const TopkRun& run, const Tensors& in, const Tensors& out,
   const std::vector<Axis> axes{{"row", run.m, {9}}, {"place", run.k, {32, 128}}};
   if (judged.indices.mismatched > 0) result.problems.push_back(describe_mismatches("indices", judged.indices, axes));
   if (judged.values.mismatched > 0) result.problems.push_back(describe_mismatches("values", judged.values, axes));
+  if (judged.kth.mismatched > 0) result.problems.push_back(describe_mismatches("kth", judged.kth, axes));
   if (judged.indices.mismatched > 0) {
     const std::string cause = cause_of(run, in, out, jobs);
     if (!cause.empty()) result.problems.push_back(cause);

@@ -24,12 +24,14 @@ struct TopkRun {
   RowRange range = RowRange::all;
   IndexForm index_form = IndexForm::columns;
   WithValues values = WithValues::off;
+  WithGuesses guesses = WithGuesses::off;
   std::int64_t page_size = 64, max_pages = 0, sequences = 0;
 };
 
 /// What the launch reads. Rows take turns: numbers of the kind; equals at the k-th place; numbers that rise, and fall;
 /// all equal; zeros of both signs; NaNs and infinities; fewer numbers than k among -inf. Lengths are 0, around k, all
-/// and random ones, some beyond the row; tables have pages that are none, and sequences that are none.
+/// and random ones, some beyond the row; tables have pages that are none, and sequences that are none. Guesses are the
+/// k-th value, somewhat less, much less, more, NaN and infinities.
 std::map<std::string, Tensor> topk_inputs(const TopkRun& run, Fill kind, std::uint64_t seed);
 
 /// Every element of every output is compared; the main output is indices. Names the mistake under which results become

@@ -75,8 +75,10 @@ void add_buffers(const Config& c, LaunchPlan& launch) {
     of_rows("row_sequences", true);
   }
   if (c.index_form == IndexForm::offsets) of_rows("offsets");
+  if (topk::has_guesses(c)) buffer("guesses", BufferRole::input, "f32", {e("m")}, {Expression(1)}, 4);
   of_results("indices", "s32", "indices_stride_m", 4);
   if (c.values == WithValues::on) of_results("values", to_word(c.dtype), "values_stride_m", dtype_bytes(c.dtype));
+  if (topk::has_guesses(c)) buffer("kth", BufferRole::output, "f32", {e("m")}, {Expression(1)}, 4);
 }
 
 LaunchPlan launch_of(const Config& c, const std::string& arch, const std::string& kernel) {
@@ -154,6 +156,7 @@ std::vector<Config> TopkOperator::candidates(const Topk& problem) {
                .range = problem.range,
                .index_form = problem.index_form,
                .values = problem.values,
+               .guesses = problem.guesses,
                .threads = problem.threads.value_or(threads),
                .ctas = problem.ctas.value_or(ctas)};
       if (is_small && ctas > 8 && !problem.ctas) continue;
@@ -217,6 +220,7 @@ std::string TopkOperator::kernel_name(Arch arch, const Config& c) {
   if (c.range != RowRange::all) name += fmt::format("_{}", to_word(c.range));
   if (c.index_form != IndexForm::columns) name += fmt::format("_{}", to_word(c.index_form));
   if (c.values != WithValues::off) name += "_values";
+  if (topk::has_guesses(c)) name += "_guesses";
   return name + fmt::format("_t{}_c{}", c.threads, c.ctas);
 }
 
@@ -243,12 +247,14 @@ std::string TopkOperator::call(const Config& c) {
   };
   const bool has_pages = c.index_form == IndexForm::pages, has_values = c.values == WithValues::on;
   return fmt::format(
-      "tessera::topk::kernel<kConfig>(\n      {{scores, scores_stride_m, {}, {}, {},\n       {}, {}, {},\n"
-      "       {}, indices_stride_m, {}, {}, n, {}}})",
+      "tessera::topk::kernel<kConfig>(\n      {{scores, scores_stride_m, {}, {}, {},\n       {}, {}, {}, {},\n"
+      "       {}, indices_stride_m, {}, {}, {}, n, {}}})",
       integers(c.range != RowRange::all, "lengths"), integers(c.range == RowRange::starts, "row_starts"),
       integers(has_pages, "block_table"), has_pages ? "block_table_stride" : "0", integers(has_pages, "row_sequences"),
-      integers(c.index_form == IndexForm::offsets, "offsets"), integers(true, "indices"),
+      integers(c.index_form == IndexForm::offsets, "offsets"),
+      topk::has_guesses(c) ? "static_cast<const float*>(guesses)" : "nullptr", integers(true, "indices"),
       has_values ? "values" : "nullptr", has_values ? "values_stride_m" : "0",
+      topk::has_guesses(c) ? "static_cast<float*>(kth)" : "nullptr",
       has_pages ? "sequences, max_pages, page_size" : "0, 0, 0");
 }
 
@@ -269,6 +275,8 @@ std::span<const Selector> topk_fields() {
       field<&Topk::index_form>("index-form", "index_form",
                                "indices are columns, places in pages of block_table, or columns plus offsets"),
       field<&Topk::values>("values", "values", "whether the values are written too"),
+      field<&Topk::guesses>("guesses", "guesses",
+                            "whether each row has a guess of its k-th value, to be faster, and that value is written"),
       field<&Topk::threads>("threads", "threads", "threads of a CTA: 512 or 1024"),
       field<&Topk::ctas>("ctas", "ctas", "CTAs of a cluster, which share a row: 1, 2, 4, 8 or 16"),
       field<&Topk::m>("m", "m", "expected number of rows"),

@@ -32,7 +32,7 @@ struct TopkOperator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [dtype, k, ties, order, range, index_form, values, threads, ctas, elements, words] = config;
+    const auto& [dtype, k, ties, order, range, index_form, values, guesses, threads, ctas, elements, words] = config;
     visit("dtype", dtype);
     visit("k", k);
     visit("ties", ties);
@@ -40,6 +40,7 @@ struct TopkOperator {
     visit("range", range);
     visit("index_form", index_form);
     visit("values", values);
+    visit("guesses", guesses);
     visit("threads", threads);
     visit("ctas", ctas);
     visit("elements", elements);

@@ -310,6 +310,7 @@ def topk(
     page_size: int | None = None,
     row_sequences: Any = None,
     offsets: Any = None,
+    guesses: Any = None,
     largest_index: bool = False,
     order: str = "index",
     values: bool = False,
@@ -326,6 +327,9 @@ def topk(
     [sequences, max_pages] int32 with page_size: indices are places in the table's pages, by row_sequences [m] of each row's sequence
     (none: row i is sequence i). offsets [m] int32: added to a row's indices. fp32, fp16 or bf16.
 
+    guesses [m] fp32: of each row a number that k elements or somewhat more are not below, such as the k-th of the step before less a
+    margin. The result is the same, sooner where the guess is right; "kth" [m] fp32 is then the k-th value (-inf: there are fewer).
+
     device, stream and errors: as of tessera.fmha.
     """
     of_scores = arrays.view("scores", scores)
@@ -338,6 +342,7 @@ def topk(
         "range": "all" if lengths is None else "lengths" if row_starts is None else "starts",
         "index_form": "pages" if block_table is not None else "columns" if offsets is None else "offsets",
         "values": "on" if values else "off",
+        "guesses": "off" if guesses is None else "on",
         "m": power_of_two(of_scores.shape[0]),
         "n": power_of_two(of_scores.shape[1]),
     }
@@ -348,6 +353,7 @@ def topk(
         "page_size": page_size,
         "row_sequences": row_sequences,
         "offsets": offsets,
+        "guesses": guesses,
     }
     arguments |= {name: value for name, value in given.items() if value is not None}
     kernel = kernel_of("topk", of_scores, device, jit, chosen)

@@ -13,6 +13,9 @@ struct Cut {
   int need, equals;
 };
 
+// Of keys above a guess there may be fewer than are needed.
+__device__ __forceinline__ bool is_missed(const Cut& cut) { return cut.shift < 0; }
+
 // Also for all bits of 32.
 __device__ __forceinline__ unsigned upper_bits(unsigned key, int shift) { return __funnelshift_rc(key, 0u, shift); }
 
@@ -56,7 +59,8 @@ __device__ __forceinline__ Cut cut_of(const Memory& memory, const Places& places
   constexpr int kOwn = kBins / C.threads;
   Cut cut{0, key_bits(C), need, all};
 #pragma unroll 1
-  for (int digit = 0; digit < most && cut.shift > 0 && cut.equals != cut.need; ++digit) {
+  // With guesses the k-th value is written, so all digits are looked at.
+  for (int digit = 0; digit < most && cut.shift > 0 && (has_guesses(C) || cut.equals != cut.need); ++digit) {
     if (!kOfCluster && need - cut.need + cut.equals <= room) break;
     const int width = min(kDigitBits, cut.shift), next = cut.shift - width;
     if (!(digit == 0 && is_counted)) {
@@ -87,9 +91,12 @@ __device__ __forceinline__ Cut cut_of(const Memory& memory, const Places& places
       }
       ptx::st_shared_v4(memory.counts + kFoundAt,
                         {static_cast<unsigned>(bin), wanted - (before - at_limit), at_limit, 0});
+    } else if (has_guesses(C) && thread_of_cta() == C.threads - 1 && before + own < wanted) {
+      ptx::st_shared_v4(memory.counts + kFoundAt, {0, 0, 0, 1});
     }
     __syncthreads();
     const ptx::Words4 found = ptx::ld_shared_v4(memory.counts + kFoundAt);
+    if (has_guesses(C) && found.w != 0) return {0, -1, 0, 0};
     cut = {cut.prefix << width | found.x, next, static_cast<int>(found.y), static_cast<int>(found.z)};
   }
   return cut;

@@ -40,8 +40,9 @@ __device__ __forceinline__ void wait_for_sums() {
   if constexpr (C.ctas > 1) ptx::cluster_wait();
 }
 
-// A key's place is its element's, counted from the part's first vector; the first digit is counted.
-template <Config C>
+// A key's place is its element's, counted from the part's first vector; the first digit is counted. kWaits: for all
+// sums to be zeros.
+template <Config C, bool kWaits = true>
 __device__ __forceinline__ Places keep_all(const Memory& memory, const Row& row) {
   constexpr int kVector = vector_elements(C);
 #pragma unroll 1
@@ -59,7 +60,7 @@ __device__ __forceinline__ Places keep_all(const Memory& memory, const Row& row)
       store_keys<C>(memory, vectors[i], mask, kVector * (vector - row.first));
     }
   }
-  wait_for_sums<C>();
+  if constexpr (kWaits) wait_for_sums<C>();
   __syncthreads();
   const int begin = row.first * kVector - row.head;  // j of place 0
   const int vectors = row.end - row.first;
@@ -115,7 +116,7 @@ __device__ __forceinline__ Kept drop(const Memory& memory, int count, int room) 
 
 // A key that k keys of the row do not fall below: the k-th of a sample, cut off below its second digit. Blocks of a
 // warp's vectors from all over the part, each of the cluster's.
-template <Config C>
+template <Config C, bool kWaits>
 __device__ __forceinline__ unsigned least_of_sample(const Memory& memory, const Row& row) {
   constexpr int kVector = vector_elements(C), kBlock = kWarp * kVector;
   const int blocks = (row.whole_end - row.whole_first) / kWarp;
@@ -134,7 +135,7 @@ __device__ __forceinline__ unsigned least_of_sample(const Memory& memory, const 
       if (const int block = round + i * warps(C); block < sampled)
         store_keys<C>(memory, vectors[i], (1u << kVector) - 1, block * kBlock + lane_of_thread() * kVector);
   }
-  wait_for_sums<C>();
+  if constexpr (kWaits) wait_for_sums<C>();
   __syncthreads();
   const Cut cut = cut_of<C, true>(memory, {0, sampled * kBlock}, row.length, C.k, true, 0, kSampleDigits, 0);
   return cut.prefix << cut.shift;
@@ -180,8 +181,8 @@ __device__ __forceinline__ void load_chunk(const Row& row, int first, unsigned l
 }
 
 // Counts of kept elements, of each of a thread's vectors in a field of its own, say where they stand.
-template <Config C>
-__device__ __forceinline__ Places keep_largest(const Memory& memory, const Row& row) {
+template <Config C, class Least>
+__device__ __forceinline__ Places keep_from(const Memory& memory, const Row& row, const Least& least_of) {
   constexpr int kVector = vector_elements(C), kVectors = vectors_of_thread(C), kField = 32 / kVectors;
   constexpr int kStep = chunk(C) / kVector, kRoom = pairs(C) - chunk(C);
   constexpr int kKept = C.k + (kRoom - C.k) / 4;  // the fewer, the fewer come after them
@@ -193,7 +194,7 @@ __device__ __forceinline__ Places keep_largest(const Memory& memory, const Row& 
   };
 #pragma unroll 1
   for (int i = 0; i < kAhead; ++i) prefetch(row.first + i * kStep);
-  Kept kept{0, least_of_sample<C>(memory, row)};
+  Kept kept{0, least_of()};
   unsigned turn = 0;
 #pragma unroll 1
   for (int first = row.first; first < row.end; first += kStep) {
@@ -239,6 +240,10 @@ __device__ __forceinline__ Places keep_largest(const Memory& memory, const Row& 
   }
   __syncthreads();
   return {0, kept.count};
+}
+template <Config C, bool kWaits = true>
+__device__ __forceinline__ Places keep_largest(const Memory& memory, const Row& row) {
+  return keep_from<C>(memory, row, [&] { return least_of_sample<C, kWaits>(memory, row); });
 }
 
 }  // namespace tessera::topk

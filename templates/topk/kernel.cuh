@@ -10,8 +10,7 @@ namespace tessera::topk {
 
 template <Config C>
 __device__ __forceinline__ void clear(const Memory& memory) {
-  constexpr int kWords =
-      kBins + (C.ctas > 1 ? (digits(C) + kSampleDigits) * bins_of_cta(C) : 0);  // sums lie behind the histogram
+  constexpr int kWords = kBins + (C.ctas > 1 ? summed_digits(C) * bins_of_cta(C) : 0);  // sums lie behind the histogram
   for (int i = thread_of_cta(); i < kWords; i += C.threads) ptx::st_shared_u32(memory.histogram + 4 * i, 0);
   if (thread_of_cta() < 2) ptx::st_shared_u32(memory.counts + kLimitAt + 4 * thread_of_cta(), 0);
   for (int i = thread_of_cta(); i < sorted_pairs(C); i += C.threads) ptx::st_shared_v2(memory.sorted + 8 * i, 0, 0);
@@ -86,6 +85,35 @@ __device__ __forceinline__ void place_results(const Memory& memory, const Places
   }
 }
 
+// Keys of which the k largest are the row's, and the cut among them.
+struct Found {
+  Places places;
+  Cut cut;
+  bool has_columns;  // some keys are gone by now
+};
+template <Config C>
+__device__ __forceinline__ Found find_largest(const Params& p, const Memory& memory, const Row& row, int i, int taken) {
+  const bool fits = row.part <= kept_whole(C) / vector_elements(C);  // everybody's, or nobody's
+  if constexpr (has_guesses(C)) {
+    if (row.part * vector_elements(C) <= kLeastGuessed) {
+      const Places all = keep_all<C>(memory, row);
+      return {all, cut_of<C, true>(memory, all, row.length, taken, true, 0), false};
+    }
+    // Where all are taken none may be missing.
+    const unsigned least = row.length > C.k ? key_of<C>(ptx::ld_global_f32_written(p.guesses + i)) : 0;
+    const Places guessed = keep_from<C>(memory, row, [&] { return least; });
+    wait_for_sums<C>();
+    const Cut cut = cut_of<C, true>(memory, guessed, row.length, taken, false, 0);
+    if (!is_missed(cut)) return {guessed, cut, true};
+    constexpr bool kWaits = false;
+    const Places places = fits ? keep_all<C, kWaits>(memory, row) : keep_largest<C, kWaits>(memory, row);
+    return {places, cut_of<C, true>(memory, places, row.length, taken, fits, 0, digits(C), kSampleDigits + 1), !fits};
+  } else {
+    const Places places = fits ? keep_all<C>(memory, row) : keep_largest<C>(memory, row);
+    return {places, cut_of<C, true>(memory, places, row.length, taken, fits, 0), !fits};
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& p) {
   common::require_legal<why_invalid(C)>();
@@ -97,23 +125,23 @@ __device__ __forceinline__ void kernel(const Params& p) {
   const Row row = row_of<C>(p, i, rank);
   const Target<C> target = target_of<C>(p, row, i);
   const int taken = min(row.length, C.k);
-  if (C.order == ResultOrder::index && row.length <= C.k) {
+  if (C.order == ResultOrder::index && row.length <= C.k - (has_guesses(C) ? 1 : 0)) {
     const int thread = rank * C.threads + thread_of_cta();
     for (int column = thread; column < row.length; column += C.ctas * C.threads) write<C>(target, column, column);
     pad<C>(target, taken, thread, C.ctas * C.threads);
+    if (has_guesses(C) && thread == 0) p.kth[i] = ptx::minus_infinity();
     return;
   }
   if constexpr (C.ctas > 1) ptx::cluster_arrive();
   __syncthreads();
-  constexpr int kVector = vector_elements(C);
-  const bool fits = row.part <= kept_whole(C) / kVector;  // everybody's, or nobody's
-  const Places places = fits ? keep_all<C>(memory, row) : keep_largest<C>(memory, row);
-  // Of a long row some keys are gone by now, but the k largest are there.
-  const Cut cut = cut_of<C, true>(memory, places, row.length, taken, fits, 0);
+  const auto [places, cut, has_columns] = find_largest<C>(p, memory, row, i, taken);
+  if (has_guesses(C) && rank == 0 && thread_of_cta() == 0)
+    p.kth[i] = row.length < C.k ? ptx::minus_infinity() : number_of_key<C>(cut.prefix);
   unsigned above = 0, at_limit = 0;
   if constexpr (C.ctas > 1) sums_of_ctas<C>(memory, places, cut, rank, above, at_limit);
   if constexpr (C.ctas > 1 && C.order == ResultOrder::index) ptx::cluster_arrive();
-  place_results<C>(memory, places, cut, target, !fits, row.first * kVector - row.head, above, at_limit);
+  place_results<C>(memory, places, cut, target, has_columns, row.first * vector_elements(C) - row.head, above,
+                   at_limit);
   if constexpr (C.ctas > 1 && C.order == ResultOrder::value) ptx::cluster_arrive();
   // A CTA stays until the others have read what they need of its shared memory.
   if constexpr (C.ctas > 1) ptx::cluster_wait();

@@ -4,6 +4,7 @@
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/global.cuh"
+#include "ptx/global_written.cuh"
 #include "ptx/math.cuh"
 #include "spec/topk.h"
 
@@ -18,10 +19,12 @@ struct Params {
   long long block_table_stride;
   const int* row_sequences;
   const int* offsets;
+  const float* guesses;
   int* indices;
   long long indices_stride_m;
   void* values;
   long long values_stride_m;
+  float* kth;
   int n;
   int sequences;
   int max_pages;
@@ -117,6 +120,15 @@ __device__ __forceinline__ float least_number(unsigned least) {
   const unsigned ordered = least << (32 - key_bits(C));
   if (ordered <= 0x007fffffu) return ptx::minus_infinity();
   return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered & 0x7fffffffu : ~ordered);
+}
+
+// The number of a key, -inf for NaN.
+template <Config C>
+__device__ __forceinline__ float number_of_key(unsigned key) {
+  constexpr int kShift = 32 - key_bits(C);
+  const unsigned ordered = key << kShift, bits = ordered & 0x7fffffffu;
+  if (key == 0) return ptx::minus_infinity();
+  return __uint_as_float((ordered & 0x80000000u) != 0 ? bits : ~(ordered | ((1u << kShift) - 1)));
 }
 
 template <Config C>

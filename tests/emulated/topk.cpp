@@ -30,6 +30,7 @@ reference::TopkRun run_of(const Topk& problem, std::int64_t m, std::int64_t n) {
   run.range = problem.range;
   run.index_form = problem.index_form;
   run.values = problem.values;
+  run.guesses = problem.guesses;
   if (problem.index_form == IndexForm::pages) {
     run.page_size = 48;
     run.max_pages = n / run.page_size;  // the last columns have no page
@@ -83,6 +84,7 @@ Topk covered(int row, int k, int threads, int ctas) {
           .range = static_cast<RowRange>((row + row / 3) % 3),
           .index_form = static_cast<IndexForm>((row + row / 9 + row / 2) % 3),
           .values = row % 5 < 2 ? WithValues::off : WithValues::on,
+          .guesses = row % 7 < 4 ? WithGuesses::off : WithGuesses::on,
           .threads = threads,
           .ctas = ctas};
 }

@@ -144,9 +144,9 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
                                                 renormalize, grouping, alignment, m));
   }
   {
-    const auto& [arch, dtype, k, ties, order, range, index_form, values, threads, ctas, m, n] = Topk{};
+    const auto& [arch, dtype, k, ties, order, range, index_form, values, guesses, threads, ctas, m, n] = Topk{};
     CHECK(topk_fields().size() ==
-          count_of(arch, dtype, k, ties, order, range, index_form, values, threads, ctas, m, n));
+          count_of(arch, dtype, k, ties, order, range, index_form, values, guesses, threads, ctas, m, n));
   }
   {
     const auto& [arch, heads, head_dim, format, score_dtype, kv_layout, page_size, next_n, context_lengths,

@@ -47,6 +47,7 @@ Topk drawn_problem(Draw& draw, Arch arch) {
   problem.range = static_cast<RowRange>(draw.pick(0, 2));
   problem.index_form = static_cast<IndexForm>(draw.pick(0, 2));
   problem.values = draw.one_in(2) ? WithValues::on : WithValues::off;
+  problem.guesses = draw.one_in(3) ? WithGuesses::on : WithGuesses::off;
   if (!draw.one_in(4)) {
     problem.threads = arch.compute_major() == 12 || draw.one_in(2) ? 512 : 1024;
     problem.ctas = kCtas[draw.pick(0, arch.compute_major() == 12 ? 3 : 4)];
@@ -64,6 +65,7 @@ rows_sweep::Judged judged_topk(const Topk& problem, Device& device, const Launch
   run.range = problem.range;
   run.index_form = problem.index_form;
   run.values = problem.values;
+  run.guesses = problem.guesses;
   run.m = draw.pick(draw.one_in(10) ? 0 : 1, settings.rows);
   run.n = draw.pick(0, draw.one_in(3) ? 3 * problem.k : draw.one_in(2) ? settings.columns / 10 : settings.columns);
   // A few long rows now and then, which leave no room in shared memory.

@@ -51,3 +51,12 @@ def test_pages_and_an_order_by_value(random):
 def test_more_than_there_are_kernels_for(random):
     with pytest.raises(tessera.UnsupportedError, match="k 4,096: 1 to 2,048"):
         tessera.topk(random.standard_normal((2, 5000)).astype(numpy.float32), 4096, device="emulator")
+
+
+def test_guesses_change_no_index(random):
+    scores = random.standard_normal((4, 3000)).astype(numpy.float32)
+    kth = -numpy.sort(-scores, axis=-1)[:, 49]
+    guesses = numpy.array([kth[0], kth[1] - 0.2, kth[2] + 1, numpy.nan], numpy.float32)
+    made = tessera.topk(scores, 50, guesses=guesses, device="emulator")
+    assert (numpy.asarray(made["indices"]) == numpy.stack([places(row, 50, 3000) for row in scores])).all()
+    assert (numpy.asarray(made["kth"]) == kth).all()

@@ -23,6 +23,7 @@ struct Topk {
   RowRange range = RowRange::all;
   IndexForm index_form = IndexForm::columns;
   WithValues values = WithValues::off;
+  WithGuesses guesses = WithGuesses::off;
   std::optional<int> threads{};  ///< of a CTA: 512 (two are resident) or 1,024
   std::optional<int> ctas{};     ///< of a cluster, which share a row: 1, 2, 4, 8 or 16
   Hint m = kUnknownHint;         ///< rows

@@ -13,5 +13,7 @@ enum class RowRange { all, lengths, starts };
 enum class IndexForm { columns, pages, offsets };
 // Whether the values are written too.
 enum class WithValues { off, on };
+// Whether each row comes with a guess of its k-th value, and that value is written.
+enum class WithGuesses { off, on };
 
 }  // namespace tessera
