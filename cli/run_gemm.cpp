@@ -73,8 +73,8 @@ class RunGemm final : public RunOperator {
     const auto dimension = [&](const char* array, std::size_t d, Layout layout) -> std::int64_t {
       const auto found = flags.arrays.find(array);
       if (found == flags.arrays.end() || found->second.shape.size() != 3) return -1;
-      const std::int64_t packed = d == 2 && is_packed(facts, *array == 'b') ? 2 : 1;
-      return packed * found->second.shape[d > 0 && layout == Layout::mn_major ? 3 - d : d];
+      const std::int64_t extent = found->second.shape[d > 0 && layout == Layout::mn_major ? 3 - d : d];
+      return d == 2 ? extent * 8 / bits_of_packed(facts, *array == 'b') : extent;
     };
     for (const auto& [name, array, d, layout] :
          {std::tuple("l", "a", 0U, facts.a_layout), std::tuple("m", "a", 1U, facts.a_layout),
@@ -223,10 +223,10 @@ class RunGemm final : public RunOperator {
     return reference::decode_weight_rows(rows);
   }
 
-  /// Whether an operand's values are two a byte.
-  static bool is_packed(const Gemm& facts, bool is_b) {
+  /// Bits of an operand's values in bytes that hold several; 8 of any other operand.
+  static int bits_of_packed(const Gemm& facts, bool is_b) {
     const std::optional<BlockFormat> format = is_b && (facts.b_format || facts.b_dtype) ? facts.b_format : facts.format;
-    return format && value_bits(*format) == 4;
+    return format ? value_bits(*format) : 8;
   }
 
   /// No two neighbours alike; of whole numbers powers of two.

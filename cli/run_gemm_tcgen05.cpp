@@ -111,7 +111,9 @@ std::map<std::string, Tensor> tcgen05_product_inputs(const Plan& plan, const Lau
     if (buffer.name == "a" || buffer.name == "b" || buffer.name == "b2") {
       const bool is_k_major = (is_of_b ? c.b_layout : c.a_layout) == Layout::k_major;
       // Values that are padded to 8 bits have more columns than k.
-      const std::int64_t columns = launch.evaluate(buffer.shape.back(), sizes) * (operand_bits(type) == 4 ? 2 : 1);
+      const int bits = operand_bits(type);
+      const std::int64_t stored = launch.evaluate(buffer.shape.back(), sizes),
+                         columns = bits < 8 ? stored * 8 / bits : stored;
       all.emplace(buffer.name, reference::random_operand(type, is_a_one && !is_of_b ? 1 : l, is_k_major ? rows : k,
                                                          columns, fill, seed, stream));
     } else if (buffer.name.starts_with("sf") && buffer.shape.size() == 3) {

@@ -107,7 +107,9 @@ inline constexpr Word<BlockFormat> kBlockFormatWords[] = {
     {BlockFormat::nvfp4, "nvfp4", "BlockFormat::nvfp4"},
     {BlockFormat::mxfp4, "mxfp4", "BlockFormat::mxfp4"},
     {BlockFormat::mxfp8_e4m3, "mxfp8_e4m3", "BlockFormat::mxfp8_e4m3"},
-    {BlockFormat::mxfp8_e5m2, "mxfp8_e5m2", "BlockFormat::mxfp8_e5m2"}};
+    {BlockFormat::mxfp8_e5m2, "mxfp8_e5m2", "BlockFormat::mxfp8_e5m2"},
+    {BlockFormat::mxfp6_e3m2, "mxfp6_e3m2", "BlockFormat::mxfp6_e3m2"},
+    {BlockFormat::mxfp6_e2m3, "mxfp6_e2m3", "BlockFormat::mxfp6_e2m3"}};
 inline constexpr Word<OperandType> kOperandTypeWords[] = {
     {OperandType::bf16, "bf16", "OperandType::bf16"},
     {OperandType::f16, "f16", "OperandType::f16"},
@@ -120,7 +122,9 @@ inline constexpr Word<OperandType> kOperandTypeWords[] = {
     {OperandType::nvfp4, "nvfp4", "OperandType::nvfp4"},
     {OperandType::mxfp4, "mxfp4", "OperandType::mxfp4"},
     {OperandType::mxfp8_e4m3, "mxfp8_e4m3", "OperandType::mxfp8_e4m3"},
-    {OperandType::mxfp8_e5m2, "mxfp8_e5m2", "OperandType::mxfp8_e5m2"}};
+    {OperandType::mxfp8_e5m2, "mxfp8_e5m2", "OperandType::mxfp8_e5m2"},
+    {OperandType::mxfp6_e3m2, "mxfp6_e3m2", "OperandType::mxfp6_e3m2"},
+    {OperandType::mxfp6_e2m3, "mxfp6_e2m3", "OperandType::mxfp6_e2m3"}};
 inline constexpr Word<WeightFormat> kWeightFormatWords[] = {{WeightFormat::mxfp4, "mxfp4", "WeightFormat::mxfp4"},
                                                             {WeightFormat::nvfp4, "nvfp4", "WeightFormat::nvfp4"},
                                                             {WeightFormat::int4, "int4", "WeightFormat::int4"}};
@@ -152,7 +156,9 @@ inline constexpr Word<OutputFormat> kOutputFormatWords[] = {
     {OutputFormat::mxfp8_e5m2, "mxfp8_e5m2", "OutputFormat::mxfp8_e5m2"}};
 inline constexpr Word<ValueType> kValueTypeWords[] = {{ValueType::e2m1, "e2m1", "ValueType::e2m1"},
                                                       {ValueType::e4m3, "e4m3", "ValueType::e4m3"},
-                                                      {ValueType::e5m2, "e5m2", "ValueType::e5m2"}};
+                                                      {ValueType::e5m2, "e5m2", "ValueType::e5m2"},
+                                                      {ValueType::e3m2, "e3m2", "ValueType::e3m2"},
+                                                      {ValueType::e2m3, "e2m3", "ValueType::e2m3"}};
 inline constexpr Word<ScaleType> kScaleTypeWords[] = {{ScaleType::ue4m3, "ue4m3", "ScaleType::ue4m3"},
                                                       {ScaleType::ue8m0, "ue8m0", "ScaleType::ue8m0"}};
 inline constexpr Word<ScaleForm> kScaleFormWords[] = {{ScaleForm::plain, "plain", "ScaleForm::plain"},

@@ -30,6 +30,25 @@ Suspect moved(std::string cause, const CodeTensor& expected, std::function<Coord
           }};
 }
 
+/// The code that a row has `bits` bits before a place.
+Guess of_shifted_bits(const CodeTensor& t, const Coordinates& at, int bits) {
+  const I place = (at[0] * t.rows + at[1]) * t.columns + at[2];
+  if (place == 0 || place + 1 >= t.l * t.rows * t.columns) return kNoGuess;
+  const unsigned before = load_code(t.bytes, 6, place - 1), here = load_code(t.bytes, 6, place),
+                 behind = load_code(t.bytes, 6, place + 1);
+  const unsigned all = before | here << 6 | behind << 12;
+  return {static_cast<double>(all >> (6 - bits) & 63), 0};
+}
+
+/// The code that is found where values were stored with a byte each.
+Guess of_bytes(const CodeTensor& t, const Coordinates& at) {
+  const I bit = 6 * ((at[0] * t.rows + at[1]) * t.columns + at[2]), count = t.l * t.rows * t.columns;
+  const I first = bit / 8;
+  if (first + 1 >= count) return kNoGuess;
+  const unsigned two = load_code(t.bytes, 6, first) | static_cast<unsigned>(load_code(t.bytes, 6, first + 1)) << 8;
+  return {static_cast<double>(two >> (bit % 8) & 63), 0};
+}
+
 /// How a block becomes codes, and what may be wrong with it.
 struct BlockRule {
   QuantizeRule rule;
@@ -47,8 +66,11 @@ struct Codes {
 };
 
 std::uint8_t encode_cut(ValueType type, float q, BlockRule::Ties ties) {
-  const std::uint8_t sign = std::signbit(q) ? (type == ValueType::e2m1 ? 8 : 0x80) : 0;
-  const std::uint8_t most = type == ValueType::e2m1 ? 7 : type == ValueType::e4m3 ? 0x7E : 0x7B;
+  const auto of_sign = static_cast<std::uint8_t>(1U << (value_bits(type) - 1));
+  const std::uint8_t sign = std::signbit(q) ? of_sign : 0;
+  const std::uint8_t most = type == ValueType::e4m3   ? 0x7E
+                            : type == ValueType::e5m2 ? 0x7B
+                                                      : static_cast<std::uint8_t>(of_sign - 1);
   const float magnitude = std::fabs(q);
   std::uint8_t code = 0;
   for (std::uint8_t next = 1; next <= most; ++next) {
@@ -129,10 +151,7 @@ std::vector<std::pair<std::string, BlockRule>> wrong_rules(const QuantizeRule& r
 }  // namespace
 
 std::uint8_t CodeTensor::at(I matrix, I row, I column) const {
-  if (bits == 4) {
-    const std::uint8_t byte = bytes[static_cast<std::size_t>(((matrix * rows + row) * columns + column) / 2)];
-    return column % 2 == 0 ? byte & 15 : byte >> 4;
-  }
+  if (bits < 8) return load_code(bytes, bits, (matrix * rows + row) * columns + column);
   return bytes[static_cast<std::size_t>(scale_offset(form, rows, columns, matrix, row, column))];
 }
 
@@ -195,6 +214,15 @@ std::vector<Suspect> moved_values(const CodeTensor& expected) {
       at[1] ^= distance;
       return at;
     }));
+  if (expected.bits == 6) {
+    for (const int bits : {-2, 2})
+      list.push_back(
+          {fmt::format("values of six bits are stored {} bits too {}: value i of a row is its bits 6 i to 6 i + 5",
+                       std::abs(bits), bits > 0 ? "high" : "low"),
+           [=](const Coordinates& at) { return of_shifted_bits(expected, at, bits); }});
+    list.push_back({"values have a byte each: four of them fill three bytes",
+                    [=](const Coordinates& at) { return of_bytes(expected, at); }});
+  }
   list.push_back(moved("all matrices hold the first one", expected, [](Coordinates at) {
     at[0] = 0;
     return at;

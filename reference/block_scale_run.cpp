@@ -130,10 +130,17 @@ void spread(Tensor& x, const BlockRun& run) {
   }
 }
 
-/// Of each block all but the largest element become numbers of x's type next to a boundary at which e2m1 rounds up or
-/// down, times what the block is divided by. x: normal; g: the factor, or 0 for that of x's maxima.
+/// A number at which values round up or down: of e2m1, or of six bits any two neighbours' middle.
+double boundary(ValueType type, std::uint64_t bits) {
+  static constexpr double kOfE2m1[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+  if (value_bits(type) != 6) return kOfE2m1[bits % 7];
+  const auto code = static_cast<std::uint8_t>(bits % 31);
+  return static_cast<double>(decode_value(type, code) + decode_value(type, static_cast<std::uint8_t>(code + 1))) / 2;
+}
+
+/// Of each block all but the largest element become numbers of x's type next to a boundary, times what the block is
+/// divided by. x: normal; g: the factor, or 0 for that of x's maxima.
 void move_to_edges(Tensor& x, const BlockRun& run, float g) {
-  static constexpr double kEdges[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
   const CounterRandom random(run.seed, 78);
   if (g == 0) g = global_scale_of(x.view());
   const int size = block_elements(run.format);
@@ -149,7 +156,7 @@ void move_to_edges(Tensor& x, const BlockRun& run, float g) {
     for (std::int64_t i = first; i < first + size; ++i) {
       if (i == largest) continue;
       const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(i));
-      const double edge = kEdges[bits % 7] * unit;
+      const double edge = boundary(value_type(run.format), bits) * unit;
       const double step = std::max(2 * unit_roundoff(x.dtype) * std::exp2(std::floor(std::log2(edge))), least);
       x.set(i, (bits >> 8 & 1 ? -1 : 1) * (edge + static_cast<double>(bits >> 16 & 3) * step - step));
     }
@@ -161,6 +168,8 @@ std::span<const std::uint8_t> span_of(const std::vector<std::uint8_t>& bytes) { 
 double decode_e2m1(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e2m1, code)); }
 double decode_e4m3(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e4m3, code)); }
 double decode_e5m2(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e5m2, code)); }
+double decode_e3m2(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e3m2, code)); }
+double decode_e2m3(std::uint8_t code) { return static_cast<double>(decode_value(ValueType::e2m3, code)); }
 double decode_ue4m3(std::uint8_t code) { return static_cast<double>(decode_scale(ScaleType::ue4m3, code)); }
 double decode_ue8m0(std::uint8_t code) { return static_cast<double>(decode_scale(ScaleType::ue8m0, code)); }
 
@@ -174,6 +183,8 @@ CodeTensor values_of(const BlockRun& run, std::span<const std::uint8_t> bytes) {
           ScaleForm::plain,
           type == ValueType::e2m1   ? decode_e2m1
           : type == ValueType::e4m3 ? decode_e4m3
+          : type == ValueType::e3m2 ? decode_e3m2
+          : type == ValueType::e2m3 ? decode_e2m3
                                     : decode_e5m2};
 }
 

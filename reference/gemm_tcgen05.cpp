@@ -96,8 +96,23 @@ Tensor decode_operand(OperandType type, const TensorView& values, std::span<cons
 
 Tensor random_operand(OperandType type, std::int64_t l, std::int64_t rows, std::int64_t k, Fill kind,
                       std::uint64_t seed, std::uint64_t stream) {
-  Tensor typed(element_dtype(type), {l, rows, operand_bits(type) == 4 ? k / 2 : k});
-  if (operand_bits(type) == 4) {
+  const int width = operand_bits(type);
+  Tensor typed(element_dtype(type), {l, rows, width < 8 ? k * width / 8 : k});
+  if (width == 6) {
+    // Any code; of whole numbers those up to 4.
+    const CounterRandom random(seed, stream);
+    const std::span<std::uint8_t> codes{reinterpret_cast<std::uint8_t*>(typed.bytes.data()), typed.bytes.size()};
+    for (std::int64_t i = 0; i < l * rows * k; ++i) {
+      const auto at = static_cast<std::uint64_t>(i);
+      std::uint8_t code = kind == Fill::integer ? encode_value(value_type(block_format(type)),
+                                                               static_cast<float>(random.integer(at, -4, 4)))
+                                                : static_cast<std::uint8_t>(random.bits(at) & 63);
+      if (kind == Fill::standard && standard_factor(random, i / k, i % k) == 0) code = 0;
+      store_code(codes, width, i, code);
+    }
+    return typed;
+  }
+  if (width == 4) {
     // Any code; of whole numbers those that have no half.
     static constexpr std::uint8_t kWhole[] = {0, 2, 4, 5, 6, 7, 10, 12, 13, 14, 15};
     const CounterRandom random(seed, stream);

@@ -27,11 +27,19 @@ double OperandSource::value(std::int64_t matrix, std::int64_t row, std::int64_t 
     return type == OperandType::tf32 ? truncated_to_tf32(number) : number;
   }
   const ValueType kind = value_type(block_format(type));
-  if (kind != ValueType::e2m1)
+  if (value_bits(kind) == 8)
     return static_cast<double>(
         decode_value(kind, static_cast<std::uint8_t>(values.bits_at(offset + element * values.strides[2]))));
-  const std::uint64_t byte = values.bits_at(offset + element / 2);
-  return static_cast<double>(decode_value(kind, static_cast<std::uint8_t>(element % 2 == 0 ? byte & 15 : byte >> 4)));
+  return static_cast<double>(decode_value(kind, code_at(matrix, row, element * value_bits(kind))));
+}
+
+std::uint8_t OperandSource::code_at(std::int64_t matrix, std::int64_t row, std::int64_t bit) const {
+  const int bits = operand_bits(type);
+  if (bit < 0 || bit + bits > 8 * values.shape[2]) return 0;
+  const std::int64_t offset = matrix * values.strides[0] + row * values.strides[1] + bit / 8;
+  std::uint64_t two = values.bits_at(offset);
+  if (bit % 8 + bits > 8) two |= values.bits_at(offset + 1) << 8;
+  return static_cast<std::uint8_t>(two >> (bit % 8) & ((1U << bits) - 1));
 }
 
 double OperandSource::scale_at(std::int64_t place, ScaleType as) const {

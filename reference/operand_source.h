@@ -13,7 +13,7 @@ namespace tessera::reference {
 
 struct OperandSource {
   OperandType type = OperandType::bf16;
-  TensorView values;                  ///< [l, rows, k], k last; of packed e2m1 [l, rows, bytes]
+  TensorView values;                  ///< [l, rows, k], k last; of packed values [l, rows, bytes]
   std::span<const std::byte> scales;  ///< block-scaled types only
   ScaleForm form = ScaleForm::tile;
   std::int64_t k = 0;
@@ -26,6 +26,8 @@ struct OperandSource {
 
   /// In float64; tf32 without its low 13 bits.
   double value(std::int64_t matrix, std::int64_t row, std::int64_t element) const;
+  /// Of packed values: the code that begins with bit `bit` of a row, 0 where it reaches outside of the row.
+  std::uint8_t code_at(std::int64_t matrix, std::int64_t row, std::int64_t bit) const;
   std::int64_t scale_place(std::int64_t matrix, std::int64_t row, std::int64_t of_block) const {
     return scale_offset(form, rows(), blocks(), matrix, row, of_block);
   }

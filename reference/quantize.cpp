@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -53,20 +54,24 @@ void require_bytes(const char* what, std::size_t found, std::int64_t wanted) {
 
 float finite_magnitude(float x) { return std::isnan(x) ? 0 : std::min(std::fabs(x), kLargestFloat); }
 
-void store_value(std::vector<std::uint8_t>& values, BlockFormat format, std::int64_t index, std::uint8_t code) {
-  if (value_bits(format) == 8) {
-    values[static_cast<std::size_t>(index)] = code;
-    return;
-  }
-  std::uint8_t& byte = values[static_cast<std::size_t>(index / 2)];
-  byte = static_cast<std::uint8_t>(index % 2 == 0 ? (byte & 0xF0) | code : (byte & 0x0F) | (code << 4));
+/// The magnitudes of a type without NaN and infinity, by code.
+std::span<const float> magnitudes(ValueType type) {
+  static constexpr auto of_six_bits = [](int mantissa_bits, int bias) {
+    std::array<float, 32> sizes{};
+    for (int code = 0; code < 32; ++code) {
+      const int exponent = code >> mantissa_bits, mantissa = code & ((1 << mantissa_bits) - 1);
+      const int significand = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
+      sizes[static_cast<std::size_t>(code)] =
+          std::ldexp(static_cast<float>(significand), std::max(exponent, 1) - bias - mantissa_bits);
+    }
+    return sizes;
+  };
+  static const std::array<float, 32> e3m2 = of_six_bits(2, 3), e2m3 = of_six_bits(3, 1);
+  if (type == ValueType::e2m1) return kE2m1Sizes;
+  return type == ValueType::e3m2 ? e3m2 : e2m3;
 }
 
-std::uint8_t load_value(std::span<const std::uint8_t> values, BlockFormat format, std::int64_t index) {
-  if (value_bits(format) == 8) return values[static_cast<std::size_t>(index)];
-  const std::uint8_t byte = values[static_cast<std::size_t>(index / 2)];
-  return static_cast<std::uint8_t>(index % 2 == 0 ? byte & 0xF : byte >> 4);
-}
+bool has_nan(ValueType type) { return value_bits(type) == 8; }
 
 /// The scale's code for a block, and what its values are divided by (0: store zeros).
 std::uint8_t scale_of(float amax, const QuantizeRule& rule, float& divisor) {
@@ -83,28 +88,49 @@ std::uint8_t scale_of(float amax, const QuantizeRule& rule, float& divisor) {
 
 }  // namespace
 
+std::uint8_t load_code(std::span<const std::uint8_t> values, int bits, std::int64_t index) {
+  const std::int64_t first = index * bits;
+  const auto byte = static_cast<std::size_t>(first / 8);
+  unsigned two = values[byte];
+  if (first % 8 + bits > 8) two |= static_cast<unsigned>(values[byte + 1]) << 8;
+  return static_cast<std::uint8_t>(two >> (first % 8) & ((1U << bits) - 1));
+}
+
+void store_code(std::span<std::uint8_t> values, int bits, std::int64_t index, std::uint8_t code) {
+  const std::int64_t first = index * bits;
+  const auto byte = static_cast<std::size_t>(first / 8);
+  const unsigned mask = ((1U << bits) - 1) << (first % 8), field = static_cast<unsigned>(code) << (first % 8);
+  values[byte] = static_cast<std::uint8_t>((values[byte] & ~mask) | (field & mask));
+  if (first % 8 + bits > 8)
+    values[byte + 1] = static_cast<std::uint8_t>((values[byte + 1] & ~(mask >> 8)) | field >> 8);
+}
+
 std::uint8_t encode_value(ValueType type, float value) {
-  if (type != ValueType::e2m1) {
+  if (has_nan(type)) {
     const DType dtype = type == ValueType::e4m3 ? DType::e4m3 : DType::e5m2;
     if (std::isnan(value)) return 0x7F;
     const float most = type == ValueType::e4m3 ? 448.0F : 57344.0F;
     return static_cast<std::uint8_t>(from_double(dtype, static_cast<double>(std::clamp(value, -most, most))));
   }
-  if (std::isnan(value)) return 7;
-  const std::uint8_t sign = std::signbit(value) ? 8 : 0;
+  const std::span<const float> sizes = magnitudes(type);
+  if (std::isnan(value)) return static_cast<std::uint8_t>(sizes.size() - 1);
+  const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? sizes.size() : 0);
   const float magnitude = std::fabs(value);
-  std::uint8_t code = 0;
-  // Past the midpoint to the next code, or at it where that code is even.
-  for (std::uint8_t next = 1; next < 8; ++next) {
-    const float middle = (kE2m1Sizes[next - 1] + kE2m1Sizes[next]) / 2;
-    if (magnitude > middle || (magnitude == middle && next % 2 == 0)) code = next;
+  // The first code that is not below, or the one before it: the nearer one, between both the even one.
+  const auto above = std::lower_bound(sizes.begin(), sizes.end(), magnitude);
+  auto code = static_cast<std::size_t>(std::min(above - sizes.begin(), std::ssize(sizes) - 1));
+  if (code > 0) {
+    const float middle = (sizes[code - 1] + sizes[code]) / 2;
+    if (magnitude < middle || (magnitude == middle && code % 2 != 0)) --code;
   }
-  return sign | code;
+  return static_cast<std::uint8_t>(sign | code);
 }
 
 float decode_value(ValueType type, std::uint8_t code) {
-  if (type == ValueType::e2m1) return (code & 8) != 0 ? -kE2m1Sizes[code & 7] : kE2m1Sizes[code & 7];
-  return static_cast<float>(to_double(type == ValueType::e4m3 ? DType::e4m3 : DType::e5m2, code));
+  if (has_nan(type)) return static_cast<float>(to_double(type == ValueType::e4m3 ? DType::e4m3 : DType::e5m2, code));
+  const std::span<const float> sizes = magnitudes(type);
+  const float size = sizes[code & (sizes.size() - 1)];
+  return (code & sizes.size()) != 0 ? -size : size;
 }
 
 std::uint8_t encode_ue4m3(float value) {
@@ -174,7 +200,7 @@ Quantized quantize(const TensorView& x, const QuantizeRule& rule) {
           const std::uint8_t code =
               divisor == 0 ? std::uint8_t{0}
                            : encode_value(value_type(rule.format), elements[static_cast<std::size_t>(i)] / divisor);
-          store_value(out.values, rule.format, (b * m.rows + r) * m.k + j * block + i, code);
+          store_code(out.values, value_bits(rule.format), (b * m.rows + r) * m.k + j * block + i, code);
         }
       }
     }
@@ -197,7 +223,7 @@ Tensor dequantize(std::span<const std::uint8_t> values, std::span<const std::uin
         float factor = decode_scale(scale_type(rule.format), scales[at]);
         if (rule.format == BlockFormat::nvfp4) factor *= rule.global_scale;
         const std::int64_t index = (b * rows + r) * k + i;
-        const float value = decode_value(value_type(rule.format), load_value(values, rule.format, index));
+        const float value = decode_value(value_type(rule.format), load_code(values, value_bits(rule.format), index));
         y.set(index, static_cast<double>(value * factor));
       }
     }

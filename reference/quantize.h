@@ -7,9 +7,9 @@
 //                amax of the tensor / 2688; a g of 0 makes every scale 0
 //   mx, up       scale = the least 2^i, -127 <= i, with amax <= 2^i * largest value (exact)
 //   mx, floor    scale = 2^max(floor(log2(amax)) - exponent of the largest value, -127)
-//   mx values    value = e2m1, e4m3 or e5m2 (x / scale), saturating
-// Infinities become the largest value of their sign. NaN becomes NaN (0x7F, without sign) in e4m3 and e5m2 and +6 (0x7)
-// in e2m1, which has none: what the conversion instructions do.
+//   mx values    value = e2m1, e3m2, e2m3, e4m3 or e5m2 (x / scale), saturating
+// Infinities become the largest value of their sign. NaN becomes NaN (0x7F, without sign) in e4m3 and e5m2; in e2m1,
+// e3m2 and e2m3, which have none, the largest value: what the conversion instructions do.
 //
 // Dequantised: y = type(value * d) with d = scale * g (nvfp4) or scale, the product rounded to fp32 first; a NaN scale
 // gives NaN.
@@ -37,6 +37,10 @@ struct Quantized {
   std::vector<std::uint8_t> values;
   std::vector<std::uint8_t> scales;
 };
+
+/// Value `index` of packed values of 4, 6 or 8 bits, as tessera/spec/block_scale.h has them.
+std::uint8_t load_code(std::span<const std::uint8_t> values, int bits, std::int64_t index);
+void store_code(std::span<std::uint8_t> values, int bits, std::int64_t index, std::uint8_t code);
 
 /// Nearest even, saturating; NaN as the head says.
 std::uint8_t encode_value(ValueType type, float value);

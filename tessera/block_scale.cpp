@@ -53,7 +53,7 @@ void require_scaled(const ScaledDescription& given, BlockFormat format, ScaleFor
     refuse(fmt::format("{}: extents of at least 0, the last a multiple of {}, needed",
                        shape_text(given.l, given.rows, given.k), given.block));
   const std::int64_t pitch = given.pitch == 0 ? given.k : given.pitch;
-  if (pitch < given.k || pitch % (8 / value_bits(format)) != 0)
+  if (pitch < given.k || pitch % values_of_whole_bytes(format) != 0)
     refuse(fmt::format("rows that lie {} elements apart: at least k = {} and whole bytes needed", pitch, given.k));
   const std::int64_t values = value_bytes(format, given.l * given.rows * pitch);
   if (given.values_bytes != values)
@@ -92,7 +92,7 @@ std::vector<std::uint8_t> convert_scales_on_host(std::span<const std::uint8_t> s
 
 std::int64_t padded_pitch(BlockFormat format, BlockFormat other, std::int64_t k) {
   if (value_bits(format) == 8) return round_up(k, 16);
-  return round_up(k, value_bits(other) == 8 ? 128 : 32);
+  return round_up(k, value_bits(format) == 6 || value_bits(other) != 4 ? 128 : 32);
 }
 
 HostScaled pad_on_host(const HostScaled& scaled, std::int64_t l, std::int64_t rows, std::int64_t k, BlockFormat format,
@@ -101,17 +101,17 @@ HostScaled pad_on_host(const HostScaled& scaled, std::int64_t l, std::int64_t ro
       {value_type(format), scale_type(format), block_elements(format), form,
        static_cast<std::int64_t>(scaled.values.size()), static_cast<std::int64_t>(scaled.scales.size()), l, rows, k},
       format, form);
-  const int block = block_elements(format), per_byte = 8 / value_bits(format);
-  if (new_k < k || new_k % block != 0 || pitch < new_k || pitch % per_byte != 0)
+  const int block = block_elements(format);
+  if (new_k < k || new_k % block != 0 || pitch < new_k || pitch % values_of_whole_bytes(format) != 0)
     refuse(
         fmt::format("k {} padded to {} in rows {} elements apart: a multiple of {} from k on, and a pitch of at least "
                     "that and whole bytes needed",
                     k, new_k, pitch, block));
   HostScaled padded;
-  padded.values.assign(static_cast<std::size_t>(l * rows * pitch / per_byte), 0);
+  padded.values.assign(static_cast<std::size_t>(value_bytes(format, l * rows * pitch)), 0);
   for (std::int64_t row = 0; row < l * rows && k > 0; ++row)
-    std::memcpy(padded.values.data() + row * pitch / per_byte, scaled.values.data() + row * k / per_byte,
-                static_cast<std::size_t>(k / per_byte));
+    std::memcpy(padded.values.data() + value_bytes(format, row * pitch),
+                scaled.values.data() + value_bytes(format, row * k), static_cast<std::size_t>(value_bytes(format, k)));
   const std::int64_t blocks = k / block, new_blocks = new_k / block;
   if (new_blocks == blocks) {
     padded.scales = scaled.scales;

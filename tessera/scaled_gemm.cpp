@@ -14,7 +14,7 @@ std::int64_t require_group_tiles(BlockFormat format, std::int64_t values_bytes, 
     throw Error(ErrorKind::usage,
                 fmt::format("[{}, {}]: extents of at least 0, the last a multiple of {}, needed", rows, k, block));
   const std::int64_t apart = pitch == 0 ? k : pitch;
-  if (apart < k || apart % (8 / value_bits(format)) != 0)
+  if (apart < k || apart % values_of_whole_bytes(format) != 0)
     throw Error(ErrorKind::usage,
                 fmt::format("rows that lie {} elements apart: at least k = {} and whole bytes needed", apart, k));
   if (const std::int64_t wanted = value_bytes(format, rows * apart); values_bytes != wanted)

@@ -37,7 +37,9 @@ void add_at_most(LaunchPlan& launch, const Expression& lhs, std::int64_t most, s
 }
 
 BufferSpec values_buffer(const char* name, BufferRole role, BlockFormat format, const char* rows) {
-  const Expression bytes = value_bits(format) == 4 ? Expression::parse("ceil_div(k, 2)") : Expression::parse("k");
+  const Expression bytes = Expression::parse(value_bits(format) == 4   ? "ceil_div(k, 2)"
+                                             : value_bits(format) == 6 ? "ceil_div(k * 3, 4)"
+                                                                       : "k");
   return {.name = name,
           .role = role,
           .dtype = "u8",

@@ -11,7 +11,12 @@ namespace tessera {
 
 namespace {
 
+constexpr std::string_view kFormatHelp = "block-scaled format; mxfp6 and mxfp8 with their type: mxfp6_e3m2";
+
 std::vector<std::string_view> reals() { return {"f32", "f16", "bf16"}; }
+
+/// Those of gemv: not mxfp6.
+std::vector<std::string_view> formats_of_whole_bytes() { return {"nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2"}; }
 
 }  // namespace
 
@@ -19,7 +24,7 @@ std::span<const Selector> quantize_fields() {
   static const std::vector<Selector> table = {
       field<&Quantize::arch>("arch", "arch", kArchHelp),
       offer(field<&Quantize::dtype>("dtype", "dtype", "type of x"), reals()),
-      field<&Quantize::format>("format", "format", "block-scaled format"),
+      field<&Quantize::format>("format", "format", kFormatHelp),
       field<&Quantize::scale_form>("scale-form", "scale_form", "where scales lie"),
       field<&Quantize::scale_rounding>("scale-rounding", "scale_rounding",
                                        "how ue8m0 scales are taken; floor is the OCP rule"),
@@ -36,7 +41,7 @@ std::span<const Selector> dequantize_fields() {
   static const std::vector<Selector> table = {
       field<&Dequantize::arch>("arch", "arch", kArchHelp),
       offer(field<&Dequantize::dtype>("dtype", "dtype", "type of y"), reals()),
-      field<&Dequantize::format>("format", "format", "block-scaled format"),
+      field<&Dequantize::format>("format", "format", kFormatHelp),
       field<&Dequantize::scale_form>("scale-form", "scale_form", "where scales lie"),
       offer(field<&Dequantize::global_scale>("global-scale", "global_scale", "nvfp4's fp32 factor of all scales"),
             {"none", "given"}),
@@ -63,9 +68,10 @@ std::span<const Selector> gemv_fields() {
   static const std::vector<Selector> table = {
       field<&Gemv::arch>("arch", "arch", kArchHelp),
       offer(field<&Gemv::dtype>("dtype", "dtype", "type of c"), reals()),
-      field<&Gemv::format>("format", "format", "block-scaled format of a"),
-      field<&Gemv::b_format>("b-format", "b_format",
-                             "block-scaled format of b, where it is not a's: mxfp4 and mxfp8 go together"),
+      offer(field<&Gemv::format>("format", "format", "block-scaled format of a"), formats_of_whole_bytes()),
+      offer(field<&Gemv::b_format>("b-format", "b_format",
+                                   "block-scaled format of b, where it is not a's: mxfp4 and mxfp8 go together"),
+            formats_of_whole_bytes()),
       field<&Gemv::scale_form>("scale-form", "scale_form", "where scales lie"),
       field<&Gemv::warp_rows>("warp-rows", "warp_rows", "rows of a warp: 1, 2 or 4"),
       field<&Gemv::k_warps>("k-warps", "k_warps", "warps that share a row: 1, 2, 4 or 8"),

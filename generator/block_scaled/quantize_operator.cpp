@@ -140,7 +140,9 @@ std::string QuantizeOperator::kernel_name(Arch arch, const Config& config) {
 void QuantizeOperator::describe(const Config& config, Plan& plan) {
   plan.operands = {plain_operand("x", to_word(config.dtype), "read, dense"),
                    scaled_operand("values", config.format, config.scale_form,
-                                  value_bits(config.format) == 4 ? "written, two a byte" : "written"),
+                                  value_bits(config.format) == 4   ? "written, two a byte"
+                                  : value_bits(config.format) == 6 ? "written, four in three bytes"
+                                                                   : "written"),
                    scale_operand("scales", config.format, fmt::format("written, {}", to_word(config.scale_form)))};
   if (config.global_scale != GlobalScale::none)
     plan.operands.push_back(plain_operand("global_scale", "f32",

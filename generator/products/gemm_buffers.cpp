@@ -1,6 +1,6 @@
 // Operands of a product in memory: buffers, and tensor maps over them.
 //
-// Sizes and strides count elements, of packed 4-bit types too; buffers of block-scaled types are bytes.
+// Sizes and strides count elements, of packed types of 4 and 6 bits too; buffers of block-scaled types are bytes.
 #include <fmt/format.h>
 
 #include "generator/block_scaled/block_operator.h"
@@ -65,7 +65,9 @@ TensorMapRecipe matrix_map(const ProductMatrix& matrix, TensorMapType type, cons
   map.swizzle = operand.swizzle;
   map.l2_promotion = TensorMapL2Promotion::l2_256b;
   // Packed rows have as many elements as their type's rule asks for; where K is 0 nothing inside is read.
-  const int least = type == TensorMapType::u4x16_align16b ? 128 : matrix.bits == 4 && !operand.is_bytes ? 2 : 1;
+  const int least = is_packed(type) && type != TensorMapType::u4x16_align8b ? 128
+                    : matrix.bits == 4 && !operand.is_bytes                 ? 2
+                                                                            : 1;
   const std::string columns = operand.is_bytes ? matrix.stored(matrix.columns) : matrix.columns;
   map.dims = {expression("max({}, {})", columns, least), expression("max({}, 1)", matrix.rows),
               expression("max({}, 1)", matrix.matrices())};
@@ -82,6 +84,7 @@ TensorMapRecipe matrix_map(const ProductMatrix& matrix, TensorMapType type, cons
 
 TensorMapType value_map_type(OperandType type, const GemmLaunch::Operand& operand) {
   if (operand.is_bytes) return TensorMapType::u8;
+  if (operand_bits(type) == 6) return TensorMapType::u6x16_align16b;
   if (operand_bits(type) == 4) return operand.is_padded ? TensorMapType::u4x16_align16b : TensorMapType::u4x16_align8b;
   return type == OperandType::f16    ? TensorMapType::f16
          : type == OperandType::bf16 ? TensorMapType::bf16
@@ -142,10 +145,11 @@ std::string ProductMatrix::stride_l() const {
   return is_one ? fmt::format("{} * max({}, 1)", pitch(), rows) : fmt::format("{}_stride_l", name);
 }
 std::string ProductMatrix::stored(const std::string& elements) const {
+  if (bits == 6) return fmt::format("ceil_div({} * 3, 4)", elements);
   return bits == 4 ? fmt::format("ceil_div({}, 2)", elements) : elements;
 }
 std::string ProductMatrix::bytes(const std::string& elements) const {
-  return bits == 4 ? stored(elements) : fmt::format("{} * {}", elements, bits / 8);
+  return bits < 8 ? stored(elements) : fmt::format("{} * {}", elements, bits / 8);
 }
 bool ProductMatrix::has_padded_columns() const { return columns == kPaddedColumns; }
 

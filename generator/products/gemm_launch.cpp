@@ -115,20 +115,26 @@ void add_domain(const GemmLaunch& p, LaunchPlan& launch) {
   std::vector<std::pair<ProductMatrix, bool>> operands{{matrix_a(p), p.a.is_padded}};
   if (p.packed_bytes == 0) operands.emplace_back(matrix_b(p), p.b.is_padded);
   if (p.facts.gate == Gate::dual) operands.emplace_back(matrix_b2(p), p.b.is_padded);
+  const auto beside = [](OperandType other) { return is_mxfp6(other) ? " beside mxfp6" : " beside mxfp8"; };
   const auto loader = [&](const ProductMatrix& matrix) {
     return !p.has_a_map && matrix.name == std::string_view("a") ? "cp.async" : "tensor map";
   };
   for (const auto& [matrix, is_padded] : operands) {
-    const int bytes = is_padded ? 32 : 16, unit = 8 * bytes / matrix.bits;
+    // Of six bits whole units of bytes are three quarters as many.
+    const int bytes = is_padded ? 32 : 16, unit = matrix.bits == 6 ? 4 * bytes : 8 * bytes / matrix.bits;
     rule(matrix.pitch(), Relation::multiple_of, Expression(unit),
          fmt::format("{} must be a multiple of {} ({} bytes, {}): {}", matrix.pitch(), unit, bytes, loader(matrix),
                      fmt::format(fmt::runtime(p.pitch_remedy), matrix.name)));
     if (is_padded)
-      rule(matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
-           fmt::format(
-               "{0} must be at least k, rounded up to 128 (tensor map of mxfp4 values that are padded to 8 bits "
-               "beside mxfp8): copy {1} into rows that are padded to that (cudaMemcpy2DAsync, pad_on_host; --pad-rows)",
-               matrix.pitch(), matrix.name));
+      rule(
+          matrix.pitch(), Relation::at_least, Expression::parse(matrix.columns),
+          fmt::format(
+              "{0} must be at least k, rounded up to 128 (tensor map of {2} values that are padded to 8 bits{3}): copy "
+              "{1} into rows that are padded to that (cudaMemcpy2DAsync, pad_on_host; --pad-rows)",
+              matrix.pitch(), matrix.name, matrix.bits == 6 ? "mxfp6" : "mxfp4",
+              matrix.bits == 6                       ? ""
+              : p.facts.a_type == OperandType::mxfp4 ? beside(p.facts.b_type)
+                                                     : beside(p.facts.a_type)));
     if (matrix.is_one) continue;
     rule(matrix.stride_l(), Relation::multiple_of, Expression(unit),
          fmt::format("{} must be a multiple of {} ({} bytes, {})", matrix.stride_l(), unit, bytes, loader(matrix)));

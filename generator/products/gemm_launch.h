@@ -24,7 +24,7 @@ struct GemmLaunch {
   struct Operand {
     std::vector<std::uint32_t> box{};  ///< innermost first
     TensorMapSwizzle swizzle = TensorMapSwizzle::b128;
-    bool is_padded = false;  ///< values of 4 bits, with a byte each in shared memory
+    bool is_padded = false;  ///< values of 4 or 6 bits, with a byte each in shared memory
     bool is_bytes = false;   ///< values of 4 bits whose map is one of bytes: every target has those
   };
   Operand a{}, b{}, d{};
@@ -60,7 +60,7 @@ struct ProductMatrix {
   std::string matrices() const { return is_one ? "1" : "l"; }
   std::string pitch() const;
   std::string stride_l() const;
-  /// Elements of the buffer in so many of the operand: bytes that hold two each.
+  /// Elements of the buffer in so many of the operand: bytes of packed values.
   std::string stored(const std::string& elements) const;
   std::string bytes(const std::string& elements) const;
   /// Whether the columns are k rounded up to 128, which a tensor map of padded values wants.

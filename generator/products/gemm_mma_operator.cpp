@@ -177,6 +177,11 @@ std::string word_on_unit_scales(const Config& c, const Gemm& problem) {
   return text;
 }
 
+/// No published figure tells the rate of six bits apart from that of eight, whose instruction it is.
+constexpr const char* kWordOnSixBits =
+    "; six bits are taken to multiply at the rate of mxfp8 (one report of an RTX 5080, CUTLASS issue 2186, has its "
+    "kernel of them at 0.56 of that)";
+
 }  // namespace
 
 std::string GemmMmaOperator::merit(const Config& config, const Gemm& problem) {
@@ -186,7 +191,8 @@ std::string GemmMmaOperator::merit(const Config& config, const Gemm& problem) {
     text += text.empty() ? "modelled (never measured) at " : ", ";
     text += modelled_text(cost_sheet(device, cost.us, cost.work), cost.tensor_share, counted(cost.rounds, "round"));
   }
-  return text + word_on_unit_scales(config, problem);
+  const bool has_six_bits = is_mxfp6(config.facts.a_type) || is_mxfp6(config.facts.b_type);
+  return text + word_on_unit_scales(config, problem) + (has_six_bits ? kWordOnSixBits : "");
 }
 
 std::vector<CostSheet> GemmMmaOperator::costs(const Config& config, const Gemm& problem) {
@@ -226,7 +232,7 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
     case Rule::operand_type:
       return fmt::format(
           "a is {}, b is {}: both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each "
-          "mxfp8 or mxfp4 (mma.sync kernels)",
+          "mxfp8, mxfp6 or mxfp4 (mma.sync kernels)",
           to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
       return fmt::format("d is {}: must be f32, bf16, f16{} or a block-scaled format", to_word(config.facts.d_dtype),
@@ -254,12 +260,13 @@ std::string GemmMmaOperator::explain(const Config& config, const Verdict& verdic
       return "swap_ab on with groups, off allowed: rows of a group are rows of the instruction";
     case Rule::split_k_of_groups:
       return fmt::format("split_k {}, {} allowed with groups: their tiles are counted on the device", found, bound);
-    case Rule::layout_of_4_bits: {
+    case Rule::layout_of_narrow: {
       const bool is_a = config.facts.a_layout == Layout::mn_major && operand_bits(config.facts.a_type) < 8;
       return fmt::format(
-          "{}_layout mn with elements of {} bits, {} bits needed (two values of a byte must be neighbours along k): "
-          "make k of {} contiguous",
-          is_a ? 'a' : 'b', found, bound, is_a ? 'a' : 'b');
+          "{}_layout mn with elements of {} bits, {} bits needed ({} must be neighbours along k): make k of {} "
+          "contiguous",
+          is_a ? 'a' : 'b', found, bound, verdict.found == 6 ? "values that share bytes" : "two values of a byte",
+          is_a ? 'a' : 'b');
     }
     case Rule::promoted_sums:
       return "accumulation promoted is for wgmma (sm_90a): mma.sync sums in fp32 as it is";

@@ -1,5 +1,7 @@
 #include "tessera/gemm_problem.h"
 
+#include <fmt/format.h>
+
 #include "generator/facts.h"
 #include "generator/family.h"
 #include "generator/field_table.h"
@@ -7,6 +9,8 @@
 #include "generator/products/gemm_operator.h"
 #include "generator/products/gemm_tcgen05_operator.h"
 #include "generator/products/gemm_weights_operator.h"
+#include "generator/words.h"
+#include "tessera/error.h"
 
 namespace tessera {
 
@@ -84,6 +88,15 @@ Selector with_weights(Selector selector) {
   return selector;
 }
 
+/// d is no mxfp6: no epilogue makes it.
+Selector without_six_bits(Selector selector) {
+  std::erase_if(selector.words, [](std::string_view word) {
+    BlockFormat format{};
+    return from_word(word, format) && is_mxfp6(format);
+  });
+  return selector;
+}
+
 /// 0 is a value too.
 Selector with_zero(Selector selector) {
   selector.min = 0;
@@ -114,17 +127,17 @@ std::span<const Selector> gemm_fields() {
                                                  product_types()),
       with_weights(operand_field<&Gemm::b_dtype, &Gemm::b_format>(
           "b-dtype", "b_dtype",
-          "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8 beside mxfp4; on sm_90a weights of 4 "
-          "bits: mxfp4, nvfp4, int4",
+          "type of b where it is not a's: e4m3 beside e5m2, s8 beside u8, mxfp8, mxfp6 and mxfp4 beside each other; on "
+          "sm_90a weights of 4 bits: mxfp4, nvfp4, int4",
           product_types())),
       field<&Gemm::b_group>("b-group", "b_group", "int4 weights along k that share a scale: 32, 64 or 128"),
       field<&Gemm::zero_points>("zero-points", "zero_points", "whether int4 weights have zero points"),
       field<&Gemm::scale_form>("scale-form", "scale_form",
                                "where scales of block-scaled operands lie; 4-bit weights: packed (tile), or rows"),
-      operand_field<&Gemm::d_dtype, &Gemm::d_format>(
+      without_six_bits(operand_field<&Gemm::d_dtype, &Gemm::d_format>(
           "d-dtype", "d_dtype",
           "type of d: f32, bf16, f16; on sm_90a e4m3 and e5m2, with tcgen05 block-scaled formats, of integers s32 too",
-          {"bf16", "f16", "f32", "e4m3", "e5m2", "s32"}),
+          {"bf16", "f16", "f32", "e4m3", "e5m2", "s32"})),
       field<&Gemm::a_layout>("a-layout", "a_layout",
                              "contiguous dimension of a: k, or mn (16-bit types, on Blackwell 8-bit ones too)"),
       field<&Gemm::b_layout>("b-layout", "b_layout",
@@ -190,6 +203,11 @@ OperandType type_of_b(const Gemm& problem) {
 }  // namespace
 
 ProductFacts product_facts(const Gemm& problem) {
+  if (problem.d_format && is_mxfp6(*problem.d_format))
+    throw Error(ErrorKind::unsupported,
+                fmt::format("gemm: d of {}: no epilogue makes values of six bits: take d of bf16 and quantize it, or d "
+                            "of mxfp8_e4m3 or mxfp4",
+                            to_word(*problem.d_format)));
   return {.a_type = type_of_a(problem),
           .b_type = type_of_b(problem),
           .a_layout = problem.a_layout,

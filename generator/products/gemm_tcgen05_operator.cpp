@@ -152,7 +152,7 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::operand_pair:
       return fmt::format(
           "a is {}, b is {}: no instruction multiplies the two; both must be f16, bf16, tf32, nvfp4 or mxfp4, or each "
-          "e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4",
+          "e4m3 or e5m2, or each s8 or u8, or each mxfp8, mxfp6 or mxfp4",
           type_in_full(config.facts.a_type), type_in_full(config.facts.b_type));
     case Rule::output_type:
       return fmt::format("d is {}: must be f32, bf16, f16{} or a block-scaled format", to_word(config.facts.d_dtype),
@@ -160,7 +160,7 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::finished_sums:
       return "d is s32 with c, bias, an activation or a gate: sums of integers are stored as they are; take d of type "
              "f32, bf16 or f16";
-    case Rule::layout_of_four_bits: {
+    case Rule::layout_of_narrow: {
       const bool is_a = config.facts.a_layout == Layout::mn_major && operand_bits(config.facts.a_type) < 8;
       return fmt::format(
           "{0}_layout mn with {0} of type {1}: k of {2}-bit values must be contiguous (the instruction takes "

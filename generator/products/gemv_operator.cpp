@@ -113,6 +113,12 @@ void GemvOperator::require_facts(const Gemv& problem) {
                 fmt::format("gemv has no kernel for dtype {}: there are kernels for f32, f16 and bf16",
                             to_word(problem.dtype)));
   const BlockFormat b = problem.b_format.value_or(problem.format);
+  for (const BlockFormat format : {problem.format, b})
+    if (is_mxfp6(format))
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("gemv has no kernel for {}: take gemm with n = 1, which multiplies it on sm_100, sm_103, "
+                              "sm_120 and sm_121",
+                              to_word(format)));
   if (scale_type(b) != scale_type(problem.format))
     throw Error(
         ErrorKind::unsupported,

@@ -143,8 +143,9 @@ def quantize(
     """To a block-scaled format: (values, scales), both of bytes.
 
     x [rows, k] or [l, rows, k], fp32, fp16 or bf16; k is a multiple of the block (16 for nvfp4, else 32). format:
-    "nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2". values: [.., rows, k / 2] for 4-bit formats (two in a byte, the lower k in
-    the low four bits), else [.., rows, k]. scales: one for each block, [.., rows, k / block] with scale_form "plain"; "tile"
+    "nvfp4", "mxfp4", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp8_e4m3", "mxfp8_e5m2". values: [.., rows, k / 2] for 4-bit formats (two in
+    a byte, the lower k in the low four bits), [.., rows, k * 3 / 4] for 6-bit ones (a stream of bits, the lowest first), else
+    [.., rows, k]. scales: one for each block, [.., rows, k / block] with scale_form "plain"; "tile"
     as the matrix instructions of sm_100 read them (docs/operators.md). global_scale: nvfp4's fp32 factor, one element
     on the device; None: 1.
 
@@ -186,7 +187,7 @@ def dequantize(
     if global_scale is not None:
         chosen["global_scale"] = "given"
     chosen |= fields
-    elements = 1 if str(format).startswith("mxfp8") else 2
+    bits = 8 if str(format).startswith("mxfp8") else 6 if str(format).startswith("mxfp6") else 4
     kernel = kernel_of("dequantize", of_values, device, jit, chosen)
     return kernel(
         device=device,
@@ -195,7 +196,7 @@ def dequantize(
         scales=scales,
         y=out,
         global_scale=global_scale,
-        k=of_values.shape[-1] * elements,
+        k=of_values.shape[-1] * 8 // bits,
     )["y"]
 
 

@@ -3,6 +3,7 @@
 
 #include "common/illegal_config.cuh"
 #include "dequantize/scale_value.cuh"
+#include "dequantize/six_bits.cuh"
 #include "ptx/e2m1.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
@@ -16,9 +17,13 @@ namespace tessera::dequantize {
 template <Config C>
 inline constexpr int kLaneElements = 16 / dtype_bytes(C.dtype);
 
-// kLaneElements codes as they lie in memory: 2 or 4 bytes of e2m1, 4 or 8 of fp8.
+// kLaneElements codes as they lie in memory: 2 or 4 bytes of e2m1, 3 or 6 of six bits, 4 or 8 of fp8.
 template <Config C>
 __device__ __forceinline__ void load_codes(const void* values, long long element, unsigned (&words)[2]) {
+  if constexpr (value_bits(C.format) == 6) {
+    load_six_bits<kLaneElements<C>>(values, element, words);
+    return;
+  }
   constexpr int kBytes = kLaneElements<C> * value_bits(C.format) / 8;
   const char* const at = static_cast<const char*>(values) + element * value_bits(C.format) / 8;
   if constexpr (kBytes == 8) {
@@ -36,6 +41,10 @@ __device__ __forceinline__ void decode(const unsigned (&words)[2], unsigned (&pa
     ptx::decode_e2m1x8<C.conversion>(words[0], four);
 #pragma unroll
     for (int i = 0; i < kLaneElements<C> / 2; ++i) pairs[i] = four[i];
+  } else if constexpr (value_bits(C.format) == 6) {
+#pragma unroll
+    for (int i = 0; i < kLaneElements<C> / 2; ++i)
+      pairs[i] = decode_six_bit_pair<value_type(C.format), C.conversion>(six_bit_pair(words, i));
   } else {
 #pragma unroll
     for (int i = 0; i < kLaneElements<C> / 2; ++i) {

@@ -20,6 +20,7 @@
 #include "ptx/mma.cuh"
 #include "ptx/mma_8_bit.cuh"
 #include "ptx/mma_block_scale.cuh"
+#include "ptx/mma_block_scale_6_bit.cuh"
 #include "spec/gemm_mma.h"
 
 namespace tessera::gemm_mma {

@@ -1,7 +1,7 @@
 // What threads copy to the ring, where TMA does not: rows of A by a list, and plain scales.
 //
 // Two warps share the rows of a tile. Of A by a list eight lanes copy the 128 bytes of a row, in units of 16, to where
-// the swizzle has them; of values that are padded to bytes, 8 bytes that are the first half of a unit. Scales of a row
+// the swizzle has them; of values that are padded to bytes, the 8 or 12 bytes that a unit begins with. Scales of a row
 // are cells of four blocks: row r of the tile has cell r of the slot's tiles, wherever its scales are in memory. Those
 // of rows by a list are the named rows'. What lies behind K comes as zeros, and so do rows that there are not.
 //
@@ -28,7 +28,7 @@ struct Copier {
   static constexpr int kLists = (kRows + 31) / 32;
   static constexpr int kAtOnce = 4;  // rows that its lanes copy a unit each of
   static constexpr int kUnit = 16;
-  static constexpr int kRead = is_padded(C, a_type(C)) ? kUnit / 2 : kUnit;  // bytes of a unit in memory
+  static constexpr int kRead = kUnit * operand_bits(a_type(C)) / element_bits(C);  // bytes of a unit in memory
 
   const gemm::ProductParams& p;
   const unsigned smem;
@@ -80,6 +80,9 @@ struct Copier {
         const unsigned place = to + row * kStepBytes + (unit ^ row % 8) * kUnit;
         if constexpr (kRead == kUnit) {
           ptx::cp_async_16(place, from, is_read ? bytes : 0);
+        } else if constexpr (kRead == 12) {  // whole blocks of 32 values: all of a unit, or none
+#pragma unroll
+          for (int b = 0; b < kRead; b += 4) ptx::cp_async_4(place + b, from + (is_read ? b : 0), is_read);
         } else {
           ptx::cp_async_8(place, from, is_read ? bytes : 0);
         }

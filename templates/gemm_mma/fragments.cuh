@@ -28,6 +28,7 @@ template <Config C, bool kIsA>
 struct Operand {
   static constexpr bool kIsMnMajor = (kIsA ? a_layout(C) : b_layout(C)) == Layout::mn_major;
   static constexpr bool kIsPadded = is_padded(C, kIsA ? a_type(C) : b_type(C));
+  static constexpr bool kIsOfSixBits = is_mxfp6(kIsA ? a_type(C) : b_type(C));
   static constexpr int kRows = kIsA ? warp_m(C) : warp_n(C);
   static constexpr bool kIsHalf = kRows < kBlock;  // B of eight columns: two of the four matrices
   static constexpr int kBlocks = kIsHalf ? 1 : kRows / kBlock;
@@ -86,12 +87,17 @@ struct Operand {
         }
       } else if constexpr (kIsPadded) {
         const unsigned address = (at ^ (step * 32)) + of_product + i * kBlockBytes;
-        if constexpr (kIsHalf) {
+        if constexpr (kIsOfSixBits && kIsHalf) {
+          ptx::ldmatrix_x2_b6(address, fragments[j][0], fragments[j][1]);
+        } else if constexpr (kIsOfSixBits) {
+          ptx::ldmatrix_x4_b6(address, fragments[j]);
+        } else if constexpr (kIsHalf) {
           ptx::ldmatrix_x2_b4(address, fragments[j][0], fragments[j][1]);
         } else {
           ptx::ldmatrix_x4_b4(address, fragments[j]);
         }
-        // The instruction takes e2m1 from bits 2 to 5 of a byte.
+        // The instruction takes six bits from the lowest ones of a byte, e2m1 from bits 2 to 5.
+        if constexpr (kIsOfSixBits) continue;
 #pragma unroll
         for (int v = 0; v < (kIsHalf ? 2 : 4); ++v) fragments[j][v] <<= 2;
       } else if constexpr (kIsHalf) {

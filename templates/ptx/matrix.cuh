@@ -53,5 +53,18 @@ __device__ __forceinline__ void ldmatrix_x2_b4(unsigned address, unsigned& r0, u
                : "r"(address)
                : "memory");
 }
+// The same of 6 bits: a row is 12 bytes of values, which follow each other without gaps, and 4 of padding.
+__device__ __forceinline__ void ldmatrix_x4_b6(unsigned address, unsigned (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n16.x4.shared::cta.b8x16.b6x16_p32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x2_b6(unsigned address, unsigned& r0, unsigned& r1) {
+  asm volatile("ldmatrix.sync.aligned.m8n16.x2.shared::cta.b8x16.b6x16_p32 {%0, %1}, [%2];"
+               : "=r"(r0), "=r"(r1)
+               : "r"(address)
+               : "memory");
+}
 
 }  // namespace tessera::ptx

@@ -9,6 +9,7 @@
 #include "quantize/quotient.cuh"
 #include "quantize/round.cuh"
 #include "quantize/scale.cuh"
+#include "quantize/six_bits.cuh"
 #include "quantize/unit.cuh"
 #include "spec/block_map.h"
 #include "spec/quantize.h"
@@ -133,6 +134,11 @@ __device__ __forceinline__ void store_values(void* values, long long element, co
       encode_e2m1_hardware(q, words);
     }
     ptx::st_global_v2(at, is_zero ? 0 : words[0], is_zero ? 0 : words[1]);
+  } else if constexpr (value_bits(C.format) == 6) {
+    unsigned words[3];
+    encode_six_bits<value_type(C.format), C.conversion>(q, words);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) ptx::st_global_u32(at + 4 * i, words[i]);
   } else {
     unsigned words[4];
     encode_fp8_words<value_type(C.format)>(q, words);

@@ -29,12 +29,14 @@ __device__ __forceinline__ float sixth(float amax) {
   return __fmaf_rn(__fmaf_rn(-q, 6.0f, amax), kSixth, q);
 }
 
-// The power of two as tessera/spec/block_scale.h has it. The largest values are 1.5 * 2^2, 1.75 * 2^8 and 1.75 * 2^15:
-// rounding up means one more where the significand is above that.
+// The power of two as tessera/spec/block_scale.h has it. The largest values are 1.5 * 2^2, 1.75 * 2^4, 1.875 * 2^2,
+// 1.75 * 2^8 and 1.75 * 2^15: rounding up means one more where the significand is above that.
 template <BlockFormat kFormat, ScaleRounding kRounding>
 __device__ __forceinline__ unsigned ue8m0_code(float amax) {
   const unsigned bits = __float_as_uint(amax);
-  constexpr unsigned kSignificand = value_type(kFormat) == ValueType::e2m1 ? 0x400000u : 0x600000u;
+  constexpr unsigned kSignificand = value_type(kFormat) == ValueType::e2m1   ? 0x400000u
+                                    : value_type(kFormat) == ValueType::e2m3 ? 0x700000u
+                                                                             : 0x600000u;
   // Subnormal numbers have exponent field 0, far below what is clamped.
   const unsigned exponent = (kRounding == ScaleRounding::up ? bits + (0x7fffffu - kSignificand) : bits) >> 23;
   const int code = static_cast<int>(exponent) - largest_exponent(kFormat);

@@ -7,12 +7,12 @@
 // for i < l, with the layouts and strides of spec/gemm.h; or with a gate, or for groups of rows with a B each, or to a
 // block-scaled D, as spec/gemm_tcgen05.h has all three. Sums of 16-bit types and of e4m3 and e5m2 are fp32, those of
 // s8 and u8 are s32: they become fp32 (one rounding), or D has them as they are. D has 16 or 32 bits, or is
-// block-scaled. Hopper has no such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4 and
-// mxfp8 are for sm_120 and sm_121 alone: an element is its value times the scale of its block, scales come in tiles of
-// 128 rows by 4 blocks, and a thread reads them from shared memory as the instruction wants them (scales.cuh). mxfp4
-// beside mxfp8 is unpacked on its way: TMA gives 16 values 16 bytes, ldmatrix each value a byte. An operand of 8 bits
-// whose rows' dimension is contiguous is transposed on its way to registers (ldmatrix of 16 x 16 bytes), which Hopper
-// does not have either.
+// block-scaled. Hopper has no such instruction for e4m3 and e5m2: there the assembler widens them. nvfp4, mxfp4, mxfp6
+// and mxfp8 are for sm_120 and sm_121 alone: an element is its value times the scale of its block, scales come in tiles
+// of 128 rows by 4 blocks, and a thread reads them from shared memory as the instruction wants them (scales.cuh).
+// mxfp6, and mxfp4 beside it or beside mxfp8, are unpacked on their way: TMA gives 16 values, of 12 or 8 bytes, 16
+// bytes, ldmatrix each value a byte. An operand of 8 bits whose rows' dimension is contiguous is transposed on its way
+// to registers (ldmatrix of 16 x 16 bytes), which Hopper does not have either.
 //
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Warp 0 (load) fills a ring of `stages`
 // slots by TMA. The warps of the other warpgroups (consumer) have warp_m x warp_n of a tile each: 64 x 64 where tiles
@@ -44,7 +44,8 @@
 // Tensor maps: rank 3, interleave none, element strides 1, zero fill, 128-byte swizzle (operand_swizzle()):
 //   a, b      dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
 //             nvfp4, mxfp4 by mxfp4: as u8, so that k is k / 2, two values a byte
-//             mxfp4 beside mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be anything
+//             mxfp6, and mxfp4 beside it or mxfp8: k is rounded up to 128 here, and what lies behind k in a row may be
+//             anything
 //             a gathered A and its scales have no map, and plain scales have none
 //   d         dims {n, m, l}; box d_box, swizzle d_swizzle; where has_d_map() alone
 //   sfa, sfb  block-scaled types only: u16, dims {256, tiles along k, l * tiles along rows}, no swizzle, box scale_box
@@ -109,7 +110,7 @@ enum class Rule {
   operand_type,              // bits of A's and B's types together; 32
   output_type,               // bytes of D's type; 4
   finished_sums,             // 1; 0
-  layout_of_4_bits,          // bits of the type; 8
+  layout_of_narrow,          // bits of the type; 8
   promoted_sums,             // 1; 0
   gate_and_addend,           // 1; 0
   layout_of_groups,          // 1; 0
@@ -146,10 +147,10 @@ TESSERA_HD constexpr Layout b_layout(const Config& c) { return is_swapped(c) ? c
 TESSERA_HD constexpr DType a_dtype(const Config& c) { return element_type(a_type(c)); }
 TESSERA_HD constexpr DType b_dtype(const Config& c) { return element_type(b_type(c)); }
 TESSERA_HD constexpr bool is_scaled(const Config& c) { return is_block_scaled(c.facts.a_type); }
-// Of a value in shared memory: an mxfp4 one has a byte beside mxfp8.
+// Of a value in shared memory: an mxfp6 one has a byte, and an mxfp4 one beside it or beside mxfp8.
 TESSERA_HD constexpr int element_bits(const Config& c) {
-  const int a = operand_bits(c.facts.a_type), b = operand_bits(c.facts.b_type);
-  return a < b ? b : a;
+  const int a = operand_bits(c.facts.a_type), b = operand_bits(c.facts.b_type), most = a < b ? b : a;
+  return most == 6 ? 8 : most;
 }
 TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < element_bits(c); }
 TESSERA_HD constexpr bool is_plain_scaled(const Config& c) { return is_scaled(c) && c.scale_form == ScaleForm::plain; }
@@ -235,8 +236,12 @@ TESSERA_HD constexpr int b_bytes(const Config& c) { return c.tile_n * kStepBytes
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return products(c) * b_bytes(c); }
 
 // Bytes that a slot's copies count at its barrier: those that they read.
-TESSERA_HD constexpr int a_copied_bytes(const Config& c) { return a_slot_bytes(c) / (is_padded(c, a_type(c)) ? 2 : 1); }
-TESSERA_HD constexpr int b_copied_bytes(const Config& c) { return b_slot_bytes(c) / (is_padded(c, b_type(c)) ? 2 : 1); }
+TESSERA_HD constexpr int a_copied_bytes(const Config& c) {
+  return a_slot_bytes(c) / element_bits(c) * operand_bits(a_type(c));
+}
+TESSERA_HD constexpr int b_copied_bytes(const Config& c) {
+  return b_slot_bytes(c) / element_bits(c) * operand_bits(b_type(c));
+}
 
 // Scales: elements of a block, tiles of 4 blocks in a step, tiles of 128 rows that a tile's rows may touch.
 TESSERA_HD constexpr int scale_block(const Config& c) {
@@ -306,7 +311,6 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 = is_plain && gemm::is_8_bit(a_dtype(c)) && gemm::is_8_bit(b_dtype(c));
   const bool is_int8 = is_plain && is_integer(a_dtype(c)) && is_integer(b_dtype(c));
-  const auto is_mx = [](OperandType type) { return is_mxfp8(type) || type == OperandType::mxfp4; };
   const bool is_of_blocks = (a == OperandType::nvfp4 && b == a) || (is_mx(a) && is_mx(b));
   if (!is_16_bit && !is_fp8 && !is_int8 && !is_of_blocks)
     return {Rule::operand_type, operand_bits(a) + operand_bits(b), 32};
@@ -318,8 +322,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   if (stores_sums(c) && (has_addend || c.facts.gate != Gate::none)) return {Rule::finished_sums, 1, 0};
   if (c.facts.gate != Gate::none && has_addend && !(has_bias_alone(c.facts) && c.facts.gate == Gate::interleaved))
     return {Rule::gate_and_addend, 1, 0};
-  if (c.facts.a_layout == Layout::mn_major && operand_bits(a) < 8) return {Rule::layout_of_4_bits, operand_bits(a), 8};
-  if (c.facts.b_layout == Layout::mn_major && operand_bits(b) < 8) return {Rule::layout_of_4_bits, operand_bits(b), 8};
+  if (c.facts.a_layout == Layout::mn_major && operand_bits(a) < 8) return {Rule::layout_of_narrow, operand_bits(a), 8};
+  if (c.facts.b_layout == Layout::mn_major && operand_bits(b) < 8) return {Rule::layout_of_narrow, operand_bits(b), 8};
   // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
   if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
     return {Rule::layout_of_groups, 1, 0};

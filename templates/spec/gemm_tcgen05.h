@@ -108,7 +108,7 @@ enum class Rule {
   operand_pair,               // A's type; B's type
   output_type,                // bytes of D's type; 4
   finished_sums,              // 1; 0
-  layout_of_four_bits,        // bits of a value; 8
+  layout_of_narrow,           // bits of a value; 8
   layout_of_groups,           // 1; 0
   gate_and_addend,            // 1; 0
   interleave_not_dividing,    // interleave; columns of D that are stored at a time
@@ -179,7 +179,7 @@ TESSERA_HD constexpr int stored_columns(const Config& c) { return columns_of_d(c
 // Columns of TMEM of all products of a tile.
 TESSERA_HD constexpr int sum_columns(const Config& c) { return products(c) * columns(c); }
 
-// Bits of a value in shared memory: those of the 4-bit kinds are packed, beside mxfp8 they have a byte each.
+// Bits of a value in shared memory: those of the 4-bit kinds are packed, in kind mxf8f6f4 all have a byte each.
 TESSERA_HD constexpr int smem_bits(const Config& c) {
   return layout::is_four_bit(kind(c)) ? 4 : kind(c) == Tcgen05Kind::mxf8f6f4 ? 8 : operand_bits(c.facts.a_type);
 }
@@ -208,7 +208,7 @@ TESSERA_HD constexpr int chunk_stride_bytes(const Config& c, bool is_of_lanes) {
 TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < smem_bits(c); }
 // Bytes that a copy of `rows` rows of one step counts at its barrier: those that it reads.
 TESSERA_HD constexpr int operand_bytes(const Config& c, OperandType type, int rows) {
-  return rows * kStepBytes / (is_padded(c, type) ? 2 : 1);
+  return rows * kStepBytes / smem_bits(c) * operand_bits(type);
 }
 
 // Scales: elements of a block, tiles of 4 blocks in a step, tiles of 128 rows that a tile's columns may touch.
@@ -356,8 +356,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const auto is_legal = [](OperandType type, Layout layout) {
     return layout == Layout::k_major || operand_bits(type) >= 8;
   };
-  if (!is_legal(c.facts.a_type, c.facts.a_layout) || !is_legal(c.facts.b_type, c.facts.b_layout))
-    return {Rule::layout_of_four_bits, 4, 8};
+  if (!is_legal(c.facts.a_type, c.facts.a_layout)) return {Rule::layout_of_narrow, operand_bits(c.facts.a_type), 8};
+  if (!is_legal(c.facts.b_type, c.facts.b_layout)) return {Rule::layout_of_narrow, operand_bits(c.facts.b_type), 8};
   // Where a group begins a copy may not: coordinates along the contiguous dimension are multiples of 16 bytes.
   if (c.facts.grouping == Grouping::contiguous && c.facts.a_layout == Layout::mn_major)
     return {Rule::layout_of_groups, 1, 0};

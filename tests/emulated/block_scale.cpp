@@ -56,13 +56,30 @@ TEST_CASE("quantize and dequantize: every target, format, form and type") {
   std::size_t type = 0;
   testing::Sample sample(8);
   for (const char* const arch : kArchs)
-    for (const BlockFormat format :
-         {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2})
+    for (const BlockFormat format : {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3,
+                                     BlockFormat::mxfp8_e5m2, BlockFormat::mxfp6_e3m2, BlockFormat::mxfp6_e2m3})
       for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
         if (!sample.takes()) continue;
         BlockRun run{.format = format, .form = form};
         run.dtype = kTypes[type++ % 3];
         const std::vector<std::vector<std::int64_t>> shapes{{2, 5, 96}, {1, 131, 32}, {1, 0, 64}};
+        check(*compiler, arch, "quantize", run, shapes);
+        check(*compiler, arch, "dequantize", run, shapes);
+      }
+}
+
+TEST_CASE("quantize and dequantize: six bits by instructions and without, both rules") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  const std::vector<std::vector<std::int64_t>> shapes{{2, 5, 96}, {1, 131, 32}, {1, 3, 160}};
+  constexpr DType kTypes[] = {DType::bf16, DType::f32, DType::f16};
+  std::size_t type = 0;
+  for (const char* const arch : {"sm_90a", "sm_120a"})
+    for (const BlockFormat format : {BlockFormat::mxfp6_e3m2, BlockFormat::mxfp6_e2m3})
+      for (const ScaleRounding rounding : {ScaleRounding::up, ScaleRounding::floor}) {
+        BlockRun run{.format = format, .form = type % 2 == 0 ? ScaleForm::plain : ScaleForm::tile};
+        run.rounding = rounding;
+        run.dtype = kTypes[type++ % 3];
         check(*compiler, arch, "quantize", run, shapes);
         check(*compiler, arch, "dequantize", run, shapes);
       }

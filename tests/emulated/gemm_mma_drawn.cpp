@@ -39,12 +39,11 @@ class Draw : tessera::testing::RandomDraw {
 
  private:
   static std::int64_t bits_of(const std::string& type) {
-    return type == "bf16" || type == "f16" ? 16 : type == "nvfp4" || type == "mxfp4" ? 4 : 8;
+    return type == "bf16" || type == "f16" ? 16 : type == "nvfp4" || type == "mxfp4" ? 4 : type[4] == '6' ? 6 : 8;
   }
-  static constexpr std::int64_t kPaddedBits = 2;  ///< stands for values of 4 bits that TMA pads to bytes: by 32 bytes
-  /// A pitch of rows of so many elements: whole 16 bytes, and sometimes more.
-  std::int64_t pitch(std::int64_t elements, std::int64_t bits) {
-    const std::int64_t unit = bits == kPaddedBits ? 64 : 128 / bits;
+  /// A pitch of rows of so many elements: whole 16 bytes, or 32 where TMA pads values to bytes, and sometimes more.
+  std::int64_t pitch(std::int64_t elements, std::int64_t bits, bool is_padded = false) {
+    const std::int64_t unit = (bits == 6 ? 64 : 128 / bits) * (is_padded ? 2 : 1);
     return (elements + unit - 1) / unit * unit + unit * pick(0, 2);
   }
 
@@ -62,7 +61,9 @@ class Draw : tessera::testing::RandomDraw {
                                          {"mxfp4", "mxfp4"},
                                          {"mxfp8_e4m3", "mxfp8_e5m2"},
                                          {"mxfp8_e4m3", "mxfp4"},
-                                         {"mxfp4", "mxfp8_e4m3"}};
+                                         {"mxfp4", "mxfp8_e4m3"},
+                                         {"mxfp6_e3m2", "mxfp8_e5m2"},
+                                         {"mxfp4", "mxfp6_e2m3"}};
     constexpr std::size_t kPlainTypes = 9;
     const auto at = static_cast<std::size_t>(pick(0, std::size(kTypes) - 1));
     const std::string a = kTypes[at][0], b = kTypes[at][1];
@@ -118,10 +119,11 @@ class Draw : tessera::testing::RandomDraw {
     const std::int64_t n = std::max(unit, pick(1, 200) / unit * unit);
     test.sizes = {{"m", m}, {"n", n}, {"k", k}, {"l", is_grouped ? pick(1, 5) : pick(1, 2)}};
     if (is_gathered) test.sizes["a_rows"] = pick(1, 150);
-    // Beside mxfp8 rows of mxfp4 have room for whole boxes of 128 values, where boxes are what copies them.
+    // Rows of mxfp6, and of mxfp4 beside it or mxfp8, have room for whole boxes of 128 values, where boxes are what
+    // copies them.
     const auto row_pitch = [&](const std::string& type, const std::string& other, std::int64_t elements) {
-      if (bits_of(type) == 4 && bits_of(other) == 8 && !(is_gathered && &type == &a))
-        return pitch((elements + 127) / 128 * 128, kPaddedBits);
+      const bool is_padded = bits_of(type) == 6 || (bits_of(type) == 4 && bits_of(other) != 4);
+      if (is_padded && !(is_gathered && &type == &a)) return pitch((elements + 127) / 128 * 128, bits_of(type), true);
       return pitch(elements, bits_of(type));
     };
     test.sizes["lda"] = row_pitch(a, b, is_a_mn ? m : k);

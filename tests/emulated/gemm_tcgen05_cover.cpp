@@ -42,7 +42,8 @@ std::vector<Fields> type_pairs() {
             {{"dtype", "nvfp4"}},
             {{"dtype", "mxfp4"}},
             {{"dtype", "mxfp8_e5m2"}, {"b_dtype", "mxfp8_e4m3"}},
-            {{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}}};
+            {{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}},
+            {{"dtype", "mxfp6_e3m2"}, {"b_dtype", "mxfp6_e2m3"}}};
   std::vector<Fields> all;
   for (const Word<OperandType>& a : kOperandTypeWords)
     for (const Word<OperandType>& b : kOperandTypeWords) {

@@ -75,9 +75,10 @@ std::int64_t ProductRun::size(const char* name) const { return evaluate(Expressi
 // Rows at their pitch; what lies between them is all ones, a NaN of every type that has one.
 void ProductRun::fill_operand(Buffer& buffer, const BufferSpec& spec, std::uint64_t stream) const {
   const OperandType type = operand_type_of(plan_, spec.name);
+  const int bits = operand_bits(type);
+  const std::int64_t stored = buffer.view.shape[2], columns = bits < 8 ? stored * 8 / bits : stored;
   const Tensor dense =
-      reference::random_operand(type, buffer.view.shape[0], buffer.view.shape[1],
-                                buffer.view.shape[2] * (operand_bits(type) == 4 ? 2 : 1), test_.fill, kSeed, stream);
+      reference::random_operand(type, buffer.view.shape[0], buffer.view.shape[1], columns, test_.fill, kSeed, stream);
   std::fill(buffer.memory.bytes.begin(), buffer.memory.bytes.end(), std::byte{0xFF});
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(dense.dtype));
   const std::int64_t row_bytes = buffer.view.shape[2] * bytes;

@@ -205,9 +205,11 @@ TEST_CASE("mma products: every type goes with every d, gate, kind of groups and 
             Fields fields{{"dtype", a}, {"b_dtype", b}, {"d_dtype", d}, {"grouping", grouping}};
             fields.emplace_back("gate", is_interleaved ? "interleaved" : gate);
             if (is_interleaved) fields.emplace_back("interleave", gate);
-            const auto is_of_4_bits = [](const std::string& type) { return type == "nvfp4" || type == "mxfp4"; };
-            if (is_mn && !is_of_4_bits(b)) fields.emplace_back("b_layout", "mn");
-            if (is_mn && !is_of_4_bits(a) && std::string_view(grouping) != "contiguous")
+            const auto is_packed = [](const std::string& type) {
+              return type == "nvfp4" || type == "mxfp4" || type.starts_with("mxfp6");
+            };
+            if (is_mn && !is_packed(b)) fields.emplace_back("b_layout", "mn");
+            if (is_mn && !is_packed(a) && std::string_view(grouping) != "contiguous")
               fields.emplace_back("a_layout", "mn");
             const Config c = config(fields);
             CHECK(why_invalid(c).ok());
@@ -402,8 +404,8 @@ TEST_CASE("mma products: more work never takes less time, by the model") {
 TEST_CASE("mma products: every rule says value, bound and remedy") {
   const std::string tile = "gemm bf16, tile 128x256, 2 stages: ";
   const std::string types =
-      ": both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4 "
-      "(mma.sync kernels)";
+      ": both must be bf16, f16, nvfp4 or mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8, mxfp6 "
+      "or mxfp4 (mma.sync kernels)";
   CHECK(refusal(on_120({{"dtype", "e4m3"}, {"b_dtype", "s8"}})) == "gemm e4m3 x s8: a is e4m3, b is s8" + types);
   CHECK(refusal(on_120({{"dtype", "tf32"}})) == "gemm tf32: a is tf32, b is tf32" + types);
   CHECK(refusal(on_120({{"b_dtype", "f16"}})) == "gemm bf16 x f16: a is bf16, b is f16" + types);
@@ -481,6 +483,15 @@ TEST_CASE("mma products: every rule says value, bound and remedy") {
   CHECK(refusal(on_120({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp4"}, {"a_layout", "mn"}, {"b_layout", "mn"}})) ==
         "gemm mxfp8_e4m3 x mxfp4: b_layout mn with elements of 4 bits, 8 bits needed (two values of a byte must be "
         "neighbours along k): make k of b contiguous");
+  CHECK(refusal(on_120({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "mxfp6_e2m3"}, {"b_layout", "mn"}})) ==
+        "gemm mxfp8_e4m3 x mxfp6_e2m3: b_layout mn with elements of 6 bits, 8 bits needed (values that share bytes "
+        "must be neighbours along k): make k of b contiguous");
+  CHECK(
+      refusal(on_120({{"d_dtype", "mxfp6_e2m3"}})) ==
+      "gemm: d of mxfp6_e2m3: no epilogue makes values of six bits: take d of bf16 and quantize it, or d of mxfp8_e4m3 "
+      "or mxfp4");
+  CHECK(refusal(on_120({{"d_dtype", "bf16"}, {"dtype", "mxfp6_e3m2"}, {"b_dtype", "e4m3"}})) ==
+        "gemm mxfp6_e3m2 x e4m3: a is mxfp6_e3m2, b is e4m3" + types);
   CHECK(refusal({{"mma_kind", "mma.f16"}, {"dtype", "e5m2"}, {"b_layout", "mn"}}) ==
         "gemm e5m2: b_layout mn with elements of 8 bits: ldmatrix transposes bytes (m16n16) on sm_120 and sm_121 with "
         "suffix a or f, not on sm_90a: make k of b contiguous");

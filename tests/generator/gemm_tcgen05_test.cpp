@@ -99,13 +99,14 @@ TEST_CASE("tcgen05 products: what memory holds") {
   CHECK(gemm_tcgen05::scale_columns(mxfp8) == 8);
   CHECK(gemm_tcgen05::operand_bytes(mxfp8, OperandType::mxfp8_e4m3, 128) == 128 * 128);
   CHECK(gemm_tcgen05::operand_bytes(mxfp8, OperandType::mxfp4, 128) == 128 * 64);  // as TMA counts them: packed
+  CHECK(gemm_tcgen05::operand_bytes(mxfp8, OperandType::mxfp6_e3m2, 128) == 128 * 96);
 }
 
 TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
   CHECK(refusal({{"dtype", "nvfp4"}, {"b_dtype", "mxfp4"}}) ==
         "gemm nvfp4 x mxfp4: a is nvfp4 (e2m1 values, scales ue4m3, one for 16 along k), b is mxfp4 (e2m1 values, "
         "scales ue8m0, one for 32 along k): no instruction multiplies the two; both must be f16, bf16, tf32, nvfp4 or "
-        "mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8 or mxfp4");
+        "mxfp4, or each e4m3 or e5m2, or each s8 or u8, or each mxfp8, mxfp6 or mxfp4");
   CHECK(refusal({{"dtype", "mxfp8_e4m3"}, {"b_dtype", "e4m3"}})
             .starts_with("gemm mxfp8_e4m3 x e4m3: a is mxfp8_e4m3 (e4m3 values, scales ue8m0, one for 32 along k), b "
                          "is e4m3: no"));
@@ -117,7 +118,7 @@ TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
   CHECK(refusal({{"dtype", "u16"}}) ==
         "gemm has no kernel for operands of type u16: there are kernels for bf16, f16, tf32, e4m3, e5m2, s8, u8, int4, "
         "nvfp4, "
-        "mxfp4, mxfp8_e4m3, mxfp8_e5m2");
+        "mxfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp6_e3m2, mxfp6_e2m3");
   CHECK(refusal({{"d_dtype", "e4m3"}}) == "gemm bf16: d is e4m3: must be f32, bf16, f16 or a block-scaled format");
   CHECK(
       refusal({{"dtype", "nvfp4"}, {"b_layout", "mn"}}) ==

@@ -499,6 +499,9 @@ TEST_CASE("block-scaled operators refuse what no format has, and name both sides
       unsupported("gemv", {{"b_format", "mxfp8_e4m3"}}) ==
       "gemv has no kernel for a of nvfp4 (scales ue4m3, one for 16 along k) and b of mxfp8_e4m3 (scales ue8m0, one for "
       "32 along k): blocks of both must be the same elements of k; mxfp4 and mxfp8 go together, nvfp4 with itself");
+  CHECK(unsupported("gemv", {{"format", "mxfp8_e4m3"}, {"b_format", "mxfp6_e2m3"}}) ==
+        "gemv has no kernel for mxfp6_e2m3: take gemm with n = 1, which multiplies it on sm_100, sm_103, sm_120 and "
+        "sm_121");
   CHECK(
       unsupported("gemv", {{"scale_form", "tile"}, {"warp_rows", "2"}}) ==
       "gemv nvfp4, tile scales, to f16, 2 rows a warp, 1 warp a row: 2 rows of a warp, 4 needed: with scales in tiles "

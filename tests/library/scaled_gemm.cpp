@@ -148,6 +148,7 @@ TEST_CASE("ScaledGemmKernel: every format, from a Jit to numbers") {
   check_product<mxfp4, mxfp4>(machine, 1, 33, 130, 160);
   check_product<mxfp8_e4m3, mxfp4>(machine, 1, 20, 64, 128);
   check_product<mxfp8_e5m2, mxfp8_e4m3>(machine, 1, 9, 40, 96);
+  check_product<mxfp6_e2m3, mxfp8_e4m3>(machine, 1, 9, 40, 128);
 }
 
 /// In rows that a product with kOther takes; between them lie values that would count.
@@ -194,6 +195,7 @@ TEST_CASE("ScaledGemmKernel: rows that a tensor map does not take are refused, a
   check_padded<nvfp4, nvfp4>(machine, 2, 40, 72, 80);
   check_padded<mxfp8_e4m3, mxfp4>(machine, 1, 20, 64, 160);
   check_padded<mxfp4, mxfp8_e5m2>(machine, 2, 33, 50, 96);
+  check_padded<mxfp6_e3m2, mxfp6_e2m3>(machine, 2, 33, 50, 96);
 }
 
 TEST_CASE("ScaledGemmKernel: arguments that do not fit are refused with both sides") {

@@ -26,7 +26,8 @@ constexpr Types kTypes[] = {{"bf16", "bf16"},
                             {"mxfp4", "mxfp4"},
                             {"mxfp8_e4m3", "mxfp4"},
                             {"mxfp4", "mxfp8_e5m2"},
-                            {"mxfp8_e5m2", "mxfp8_e4m3"}};
+                            {"mxfp8_e5m2", "mxfp8_e4m3"},
+                            {"mxfp6_e3m2", "mxfp6_e2m3"}};
 
 bool is_integer(const Types& types) { return std::string_view(types.a) == "s8"; }
 
@@ -90,7 +91,7 @@ TEST_CASE("nvrtc: block-scaled operators for every target of Blackwell, and with
       {"mxfp4", "auto"}, {"mxfp8_e4m3", "auto"}, {"mxfp4", "mxfp8_e4m3"}, {"mxfp8_e5m2", "mxfp4"}};
   for (const char* const form : {"plain", "tile"})
     for (const char* const dtype : {"f32", "f16", "bf16"}) {
-      for (const char* const format : {"nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2"}) {
+      for (const char* const format : {"nvfp4", "mxfp4", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3"}) {
         add("quantize", {{"format", format}, {"dtype", dtype}, {"scale_form", form}});
         add("dequantize", {{"format", format}, {"dtype", dtype}, {"scale_form", form}});
       }

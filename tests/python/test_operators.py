@@ -157,6 +157,40 @@ def test_quantize_and_back(random):
     assert (numpy.abs(y - x) <= numpy.abs(x) / 16 + numpy.repeat(powers, 32, axis=1) * 2.0**-10).all()
 
 
+def six_bits(x, format):
+    """(codes, powers, numbers) of x [rows, k] by the formula of OCP's MX specification: of each 32 the scale is
+    2^(floor(log2 amax) - exponent of the largest value), values are rounded to nearest even and saturate."""
+    mantissa, bias = (2, 3) if format == "mxfp6_e3m2" else (3, 1)
+    exponent, fraction = numpy.arange(32) >> mantissa, numpy.arange(32) & 2**mantissa - 1  # of each code, without sign
+    numbers = (fraction + 2**mantissa * (exponent > 0)) * 2.0 ** (numpy.maximum(exponent, 1) - bias - mantissa)
+    blocks = x.astype(numpy.float64).reshape(*x.shape[:-1], -1, 32)
+    amax = numpy.abs(blocks).max(-1, keepdims=True)
+    powers = 2 ** (numpy.floor(numpy.log2(amax)) - numpy.floor(numpy.log2(numbers[-1])))
+    sizes = numpy.minimum(numpy.abs(blocks) / powers, numbers[-1])
+    exponents = numpy.maximum(numpy.floor(numpy.log2(numpy.maximum(sizes, 1e-30))), 1 - bias)
+    steps = 2.0 ** (exponents - mantissa)
+    rounded = numpy.minimum(numpy.rint(sizes / steps) * steps, numbers[-1])  # rint: to even
+    codes = numpy.searchsorted(numbers, rounded)
+    assert (numbers[codes] == rounded).all()
+    signed = numpy.where(numpy.signbit(blocks), -1, 1) * rounded * powers
+    return (codes | numpy.signbit(blocks) * 32).reshape(x.shape), powers[..., 0], signed.reshape(x.shape)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
+@pytest.mark.parametrize("format", ["mxfp6_e3m2", "mxfp6_e2m3"])
+def test_six_bits(random, format, target):
+    x = normal(random, (7, 96), numpy.float32) * numpy.exp2(random.integers(-20, 20, (7, 1))).astype(numpy.float32)
+    x[2, 5] = 0
+    codes, powers, numbers = six_bits(x, format)
+    run = {"device": tessera.Emulator(arch=target)}
+    values, scales = tessera.quantize(x, format, scale_rounding="floor", **run)
+    assert (values.shape, scales.shape) == ((7, 72), (7, 3))
+    bits = (codes[..., None] >> numpy.arange(6) & 1).astype(numpy.uint8).reshape(7, -1)  # the lowest first
+    assert (values == numpy.packbits(bits, axis=-1, bitorder="little")).all()
+    assert (scales == numpy.log2(powers) + 127).all()
+    assert (tessera.dequantize(values, scales, format, out_dtype="f32", **run) == numbers).all()
+
+
 @pytest.mark.parametrize("kv_format", ["nvfp4", "mxfp8"])
 def test_fmha_over_pages_with_scales(random, kv_format):
     """Codes and scales of e2m1 by ue4m3, or of e4m3 by ue8m0, in pages; factors of whole tensors beside them."""

@@ -63,6 +63,45 @@ TEST_CASE("fp8 values saturate, NaN loses its sign") {
   }
 }
 
+TEST_CASE("six bits round to nearest even, saturate, and have no NaN") {
+  struct Type {
+    ValueType type;
+    float least, most, least_normal;
+    int mantissa_bits;
+  };
+  for (const Type& t : {Type{ValueType::e3m2, 0.0625F, 28, 0.25F, 2}, Type{ValueType::e2m3, 0.125F, 7.5F, 1, 3}}) {
+    CHECK(decode_value(t.type, 1) == t.least);
+    CHECK(decode_value(t.type, 0x1F) == t.most);
+    CHECK(decode_value(t.type, 0x3F) == -t.most);
+    CHECK(decode_value(t.type, static_cast<std::uint8_t>(1 << t.mantissa_bits)) == t.least_normal);
+    CHECK(encode_value(t.type, kNan) == 0x1F);
+    CHECK(encode_value(t.type, -kInfinity) == 0x3F);
+    CHECK(encode_value(t.type, 1e30F) == 0x1F);
+    CHECK(encode_value(t.type, -0.0F) == 0x20);
+    for (int code = 0; code < 64; ++code)
+      CHECK(encode_value(t.type, decode_value(t.type, static_cast<std::uint8_t>(code))) == code);
+    // By its definition: multiples of a step that a number's exponent gives, at least that of the subnormal ones.
+    for (int i = 0; i < 4000; ++i) {
+      const double x = static_cast<double>(i) / 2000.0 * static_cast<double>(t.most);
+      const int exponent = std::max(x == 0 ? -100 : std::ilogb(x), std::ilogb(static_cast<double>(t.least_normal)));
+      const double step = std::ldexp(1.0, exponent - t.mantissa_bits);
+      const double wanted = std::min(std::nearbyint(x / step) * step, static_cast<double>(t.most));
+      CHECK(static_cast<double>(decode_value(t.type, encode_value(t.type, static_cast<float>(x)))) == wanted);
+    }
+  }
+}
+
+TEST_CASE("values of six bits follow each other without gaps, the lowest bit first") {
+  // 63, 0, 42, 21 are 111111 000000 101010 010101 from the low end on.
+  std::vector<std::uint8_t> bytes(6, 0xFF);
+  for (const auto& [index, code] : {std::pair(0, 63), {1, 0}, {2, 42}, {3, 21}, {4, 1}})
+    store_code(bytes, 6, index, static_cast<std::uint8_t>(code));
+  CHECK(bytes == std::vector<std::uint8_t>{0x3F, 0xA0, 0x56, 0xC1, 0xFF, 0xFF});
+  for (const auto& [index, code] : {std::pair(0, 63), {1, 0}, {2, 42}, {3, 21}, {4, 1}, {5, 63}})
+    CHECK(load_code(bytes, 6, index) == code);
+  CHECK(value_bytes(BlockFormat::mxfp6_e3m2, 16) == 12);
+}
+
 TEST_CASE("ue8m0: rounded up, nothing overflows; floor as the OCP rule has it") {
   using enum ScaleRounding;
   CHECK(encode_ue8m0(6.0F, BlockFormat::mxfp4, up) == 127);
@@ -71,11 +110,18 @@ TEST_CASE("ue8m0: rounded up, nothing overflows; floor as the OCP rule has it") 
   CHECK(encode_ue8m0(7.99F, BlockFormat::mxfp4, floor) == 127);
   CHECK(encode_ue8m0(8.0F, BlockFormat::mxfp4, floor) == 128);
   CHECK(encode_ue8m0(448.0F, BlockFormat::mxfp8_e4m3, up) == 127);
+  CHECK(encode_ue8m0(28.0F, BlockFormat::mxfp6_e3m2, up) == 127);
+  CHECK(encode_ue8m0(28.01F, BlockFormat::mxfp6_e3m2, up) == 128);
+  CHECK(encode_ue8m0(31.9F, BlockFormat::mxfp6_e3m2, floor) == 127);
+  CHECK(encode_ue8m0(7.5F, BlockFormat::mxfp6_e2m3, up) == 127);
+  CHECK(encode_ue8m0(7.51F, BlockFormat::mxfp6_e2m3, up) == 128);
+  CHECK(encode_ue8m0(7.99F, BlockFormat::mxfp6_e2m3, floor) == 127);
   CHECK(encode_ue8m0(0.0F, BlockFormat::mxfp4, up) == 0);
   CHECK(encode_ue8m0(1e-45F, BlockFormat::mxfp4, up) == 0);
   CHECK(encode_ue8m0(1e-45F, BlockFormat::mxfp4, floor) == 0);
   CHECK(encode_ue8m0(std::numeric_limits<float>::max(), BlockFormat::mxfp4, up) == 253);
-  for (const BlockFormat format : {BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2})
+  for (const BlockFormat format : {BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2,
+                                   BlockFormat::mxfp6_e3m2, BlockFormat::mxfp6_e2m3})
     for (int i = 0; i < 2000; ++i) {
       const float amax = std::exp2(static_cast<float>(i) / 8.0F - 122.0F);
       const float scale = decode_scale(ScaleType::ue8m0, encode_ue8m0(amax, format, up));
@@ -147,15 +193,20 @@ TEST_CASE("a global scale that is none") {
 TEST_CASE("dequantised values are within half a step") {
   Tensor x(DType::bf16, {2, 7, 96});
   fill(x, Fill::normal, 11, 0);
-  for (const BlockFormat format :
-       {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2}) {
+  for (const BlockFormat format : {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3,
+                                   BlockFormat::mxfp8_e5m2, BlockFormat::mxfp6_e3m2, BlockFormat::mxfp6_e2m3}) {
     const Quantized q = quantize(x.view(), {format, ScaleForm::tile});
     const Tensor y = dequantize(q.values, q.scales, {format, ScaleForm::tile}, DType::f32, 2, 7, 96);
     const int block = block_elements(format);
     // Half the gap between neighbours: relative to the number, and at least that of the subnormal ones.
     const ValueType type = value_type(format);
-    const double relative = type == ValueType::e2m1 ? 0.25 : type == ValueType::e4m3 ? 1.0 / 16 : 1.0 / 8;
-    const double absolute = type == ValueType::e2m1 ? 0.25 : type == ValueType::e4m3 ? 0x1p-10 : 0x1p-17;
+    const bool has_three = type == ValueType::e4m3 || type == ValueType::e2m3;
+    const double relative = type == ValueType::e2m1 ? 0.25 : has_three ? 1.0 / 16 : 1.0 / 8;
+    const double absolute = type == ValueType::e2m1   ? 0.25
+                            : type == ValueType::e4m3 ? 0x1p-10
+                            : type == ValueType::e2m3 ? 0x1p-4
+                            : type == ValueType::e3m2 ? 0x1p-5
+                                                      : 0x1p-17;
     for (std::int64_t i = 0; i < x.elements(); ++i) {
       const std::int64_t row = i / 96 % 7;
       const auto at =

@@ -93,6 +93,8 @@ TEST_CASE("on the host: the padding copy adds nothing but zeros") {
   CHECK(padded_pitch(mxfp4, mxfp4, 96) == 96);
   CHECK(padded_pitch(mxfp4, mxfp8_e4m3, 96) == 128);
   CHECK(padded_pitch(mxfp8_e4m3, mxfp4, 96) == 96);
+  CHECK(padded_pitch(mxfp6_e3m2, mxfp8_e4m3, 96) == 128);
+  CHECK(padded_pitch(mxfp4, mxfp6_e3m2, 96) == 128);
   constexpr std::int64_t kL = 2, kRows = 130, kK = 48;
   std::vector<float> x(kL * kRows * kK);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i % 11) - 5);
@@ -116,6 +118,18 @@ TEST_CASE("on the host: the padding copy adds nothing but zeros") {
     CHECK_THROWS_AS(pad_on_host(scaled, kL, kRows, kK, nvfp4, form, 72, 96), Error);
     CHECK_THROWS_AS(pad_on_host(scaled, kL, kRows, kK, nvfp4, form, 48, 32), Error);
   }
+}
+
+TEST_CASE("on the host: rows of six bits, padded") {
+  std::vector<float> x(3 * 96);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i % 13) - 6);
+  constexpr BlockFormat kFormat = BlockFormat::mxfp6_e2m3;
+  const HostScaled scaled = quantize_on_host(x, 1, 3, 96, kFormat, ScaleForm::plain);
+  CHECK(scaled.values.size() == 3 * 72);
+  CHECK(dequantize_on_host(scaled, 1, 3, 96, kFormat, ScaleForm::plain) == x);  // small whole numbers: exact
+  const HostScaled padded = pad_on_host(scaled, 1, 3, 96, kFormat, ScaleForm::plain, 128, 128);
+  const std::vector<float> longer = dequantize_on_host(padded, 1, 3, 128, kFormat, ScaleForm::plain);
+  for (std::size_t i = 0; i < longer.size(); ++i) CHECK(longer[i] == (i % 128 < 96 ? x[i / 128 * 96 + i % 128] : 0.0F));
 }
 
 TEST_CASE("on the host: there and back") {

@@ -38,4 +38,7 @@ TEST_CASE("which block-scaled formats go together") {
   CHECK(can_multiply(mxfp4, mxfp4));
   CHECK(can_multiply(mxfp4, mxfp8_e5m2));
   CHECK(can_multiply(mxfp8_e4m3, mxfp8_e5m2));
+  CHECK(can_multiply(mxfp6_e3m2, mxfp6_e2m3));
+  CHECK(can_multiply(mxfp4, mxfp6_e2m3));
+  CHECK(!can_multiply(mxfp6_e3m2, nvfp4));
 }

@@ -18,11 +18,10 @@ struct Gemm {
   Arch arch{};
   DType dtype = DType::bf16;       ///< of a and b: bf16, f16, e4m3, e5m2, with tcgen05 tf32 too, s8 and u8 on sm_100a
   std::optional<DType> b_dtype{};  ///< of b, where it differs: e4m3 beside e5m2, s8 beside u8
-  std::optional<BlockFormat> format{};  ///< of a and b instead of a type: block-scaled, tcgen05 only
-  std::optional<BlockFormat>
-      b_format{};       ///< of b, where it differs: mxfp8 and mxfp4 beside each other; sm_90a: weights
-  bool b_int4 = false;  ///< sm_90a: b of 4-bit integers, packed by pack_weights
-  int b_group = 128;    ///< of these: k that share a scale, 32, 64 or 128
+  std::optional<BlockFormat> format{};    ///< of a and b instead of a type: block-scaled, tcgen05 only
+  std::optional<BlockFormat> b_format{};  ///< of b, where it differs: mxfp8, mxfp6, mxfp4 in any pair; sm_90a: weights
+  bool b_int4 = false;                    ///< sm_90a: b of 4-bit integers, packed by pack_weights
+  int b_group = 128;                      ///< of these: k that share a scale, 32, 64 or 128
   ZeroPoints zero_points = ZeroPoints::none;  ///< of these
   ScaleForm scale_form = ScaleForm::tile;     ///< of block-scaled operands
   DType d_dtype = DType::bf16;                ///< f32, bf16 or f16; on sm_90a e4m3 or e5m2, of integers s32 too

@@ -6,9 +6,12 @@
 //   mxfp4        e2m1, two a byte ue8m0                     32
 //   mxfp8_e4m3   e4m3             ue8m0                     32
 //   mxfp8_e5m2   e5m2             ue8m0                     32
+//   mxfp6_e3m2   e3m2, six bits   ue8m0                     32
+//   mxfp6_e2m3   e2m3, six bits   ue8m0                     32
 //
-// K is contiguous; of two values in a byte the one with the smaller k is in the low four bits. Scales come in two
-// forms:
+// K is contiguous. Of two values in a byte the one with the smaller k is in the low four bits. Values of six bits
+// follow each other without gaps, the lowest bit first: value i of a row is its bits 6 i to 6 i + 5, so that four of
+// them fill three bytes, and 16 the 12 bytes that a tensor map takes them by. Scales come in two forms:
 //   plain  [batch, rows, K / block], dense
 //   tile   [batch, ceil(rows / 128), ceil(K / block / 4), 32, 4, 4]: tiles of 128 rows by 4 blocks, 512 bytes each, as
 //          the matrix instructions of sm_100 read them. Bytes that belong to no element (rows past the end, blocks past
@@ -22,8 +25,8 @@
 
 namespace tessera {
 
-enum class BlockFormat { nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
-enum class ValueType { e2m1, e4m3, e5m2 };
+enum class BlockFormat { nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp6_e3m2, mxfp6_e2m3 };
+enum class ValueType { e2m1, e4m3, e5m2, e3m2, e2m3 };
 enum class ScaleType { ue4m3, ue8m0 };
 enum class ScaleForm { plain, tile };
 
@@ -36,26 +39,60 @@ enum class ScaleRounding { up, floor };
 // pass of its own.
 enum class GlobalScale { none, given, amax };
 
-// How four-bit values are converted: by the target's cvt instructions, or by integer arithmetic where it has none.
+// How values of four and six bits are converted: by the target's cvt instructions, or by integer arithmetic where it
+// has none.
 enum class Conversion { software, hardware };
 
 TESSERA_HD constexpr ValueType value_type(BlockFormat format) {
   return format == BlockFormat::mxfp8_e4m3   ? ValueType::e4m3
          : format == BlockFormat::mxfp8_e5m2 ? ValueType::e5m2
+         : format == BlockFormat::mxfp6_e3m2 ? ValueType::e3m2
+         : format == BlockFormat::mxfp6_e2m3 ? ValueType::e2m3
                                              : ValueType::e2m1;
 }
 TESSERA_HD constexpr ScaleType scale_type(BlockFormat format) {
   return format == BlockFormat::nvfp4 ? ScaleType::ue4m3 : ScaleType::ue8m0;
 }
 TESSERA_HD constexpr int block_elements(BlockFormat format) { return format == BlockFormat::nvfp4 ? 16 : 32; }
-TESSERA_HD constexpr int value_bits(BlockFormat format) { return value_type(format) == ValueType::e2m1 ? 4 : 8; }
+TESSERA_HD constexpr int value_bits(ValueType type) {
+  return type == ValueType::e2m1 ? 4 : type == ValueType::e3m2 || type == ValueType::e2m3 ? 6 : 8;
+}
+TESSERA_HD constexpr int value_bits(BlockFormat format) { return value_bits(value_type(format)); }
+TESSERA_HD constexpr bool is_mxfp6(BlockFormat format) { return value_bits(format) == 6; }
+// The fewest values that fill whole bytes.
+TESSERA_HD constexpr int values_of_whole_bytes(BlockFormat format) {
+  return value_bits(format) == 6 ? 4 : 8 / value_bits(format);
+}
 
 // The largest magnitude of a value, and its binary exponent.
 TESSERA_HD constexpr float largest_value(BlockFormat format) {
-  return value_type(format) == ValueType::e2m1 ? 6.0f : value_type(format) == ValueType::e4m3 ? 448.0f : 57344.0f;
+  switch (value_type(format)) {
+    case ValueType::e2m1:
+      return 6.0f;
+    case ValueType::e3m2:
+      return 28.0f;
+    case ValueType::e2m3:
+      return 7.5f;
+    case ValueType::e4m3:
+      return 448.0f;
+    case ValueType::e5m2:
+      return 57344.0f;
+  }
+  return 0;
 }
 TESSERA_HD constexpr int largest_exponent(BlockFormat format) {
-  return value_type(format) == ValueType::e2m1 ? 2 : value_type(format) == ValueType::e4m3 ? 8 : 15;
+  switch (value_type(format)) {
+    case ValueType::e2m1:
+    case ValueType::e2m3:
+      return 2;
+    case ValueType::e3m2:
+      return 4;
+    case ValueType::e4m3:
+      return 8;
+    case ValueType::e5m2:
+      return 15;
+  }
+  return 0;
 }
 inline constexpr float kLargestUe4m3 = 448.0f;
 

@@ -8,7 +8,22 @@
 
 namespace tessera {
 
-enum class OperandType { f16, bf16, tf32, e4m3, e5m2, s8, u8, int4, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
+enum class OperandType {
+  f16,
+  bf16,
+  tf32,
+  e4m3,
+  e5m2,
+  s8,
+  u8,
+  int4,
+  nvfp4,
+  mxfp4,
+  mxfp8_e4m3,
+  mxfp8_e5m2,
+  mxfp6_e3m2,
+  mxfp6_e2m3
+};
 
 // Weights of four bits beside a 16-bit operand: e2m1 with the scales of a block-scaled format, or integers with scales
 // of the other operand's type. Integers are -8 to 7, or 0 to 15 of which a zero point is taken.
@@ -35,7 +50,8 @@ inline constexpr int kScaleBlock = 128;  // elements of k, and rows of a square
 // Which numbers these factors may be: any, or powers of two alone.
 enum class ScaleValues { any, pow2 };
 
-// How a product is stored: as elements of a type, or as values and scales of a block-scaled format.
+// How a product is stored: as elements of a type, or as values and scales of a block-scaled format. MXFP6 is not among
+// them: quantize makes it.
 enum class OutputFormat { plain, nvfp4, mxfp4, mxfp8_e4m3, mxfp8_e5m2 };
 
 // Precondition: not plain.
@@ -45,6 +61,7 @@ TESSERA_HD constexpr BlockFormat block_format(OutputFormat format) {
          : format == OutputFormat::mxfp8_e4m3 ? BlockFormat::mxfp8_e4m3
                                               : BlockFormat::mxfp8_e5m2;
 }
+// Precondition: not of six bits.
 TESSERA_HD constexpr OutputFormat output_format(BlockFormat format) {
   return format == BlockFormat::nvfp4        ? OutputFormat::nvfp4
          : format == BlockFormat::mxfp4      ? OutputFormat::mxfp4
@@ -57,17 +74,28 @@ TESSERA_HD constexpr bool is_integer(OperandType type) { return type == OperandT
 TESSERA_HD constexpr bool is_mxfp8(OperandType type) {
   return type == OperandType::mxfp8_e4m3 || type == OperandType::mxfp8_e5m2;
 }
+TESSERA_HD constexpr bool is_mxfp6(OperandType type) {
+  return type == OperandType::mxfp6_e3m2 || type == OperandType::mxfp6_e2m3;
+}
+// Those whose pairs kind mxf8f6f4 multiplies, each with any: scales ue8m0 of 32.
+TESSERA_HD constexpr bool is_mx(OperandType type) {
+  return is_mxfp8(type) || is_mxfp6(type) || type == OperandType::mxfp4;
+}
 // Precondition: is_block_scaled(type).
 TESSERA_HD constexpr BlockFormat block_format(OperandType type) {
   return type == OperandType::nvfp4        ? BlockFormat::nvfp4
          : type == OperandType::mxfp4      ? BlockFormat::mxfp4
          : type == OperandType::mxfp8_e4m3 ? BlockFormat::mxfp8_e4m3
+         : type == OperandType::mxfp6_e3m2 ? BlockFormat::mxfp6_e3m2
+         : type == OperandType::mxfp6_e2m3 ? BlockFormat::mxfp6_e2m3
                                            : BlockFormat::mxfp8_e5m2;
 }
 TESSERA_HD constexpr OperandType operand_type(BlockFormat format) {
   return format == BlockFormat::nvfp4        ? OperandType::nvfp4
          : format == BlockFormat::mxfp4      ? OperandType::mxfp4
          : format == BlockFormat::mxfp8_e4m3 ? OperandType::mxfp8_e4m3
+         : format == BlockFormat::mxfp6_e3m2 ? OperandType::mxfp6_e3m2
+         : format == BlockFormat::mxfp6_e2m3 ? OperandType::mxfp6_e2m3
                                              : OperandType::mxfp8_e5m2;
 }
 
@@ -109,6 +137,9 @@ TESSERA_HD constexpr int operand_bits(OperandType type) {
     case OperandType::nvfp4:
     case OperandType::mxfp4:
       return 4;
+    case OperandType::mxfp6_e3m2:
+    case OperandType::mxfp6_e2m3:
+      return 6;
     default:
       return 8;
   }
@@ -129,6 +160,10 @@ TESSERA_HD constexpr layout::Tcgen05Type tcgen05_type(OperandType type) {
     case OperandType::e5m2:
     case OperandType::mxfp8_e5m2:
       return layout::Tcgen05Type::e5m2;
+    case OperandType::mxfp6_e3m2:
+      return layout::Tcgen05Type::e3m2;
+    case OperandType::mxfp6_e2m3:
+      return layout::Tcgen05Type::e2m3;
     case OperandType::s8:
       return layout::Tcgen05Type::s8;
     case OperandType::u8:
@@ -142,12 +177,11 @@ TESSERA_HD constexpr layout::Tcgen05Type tcgen05_type(OperandType type) {
 }
 
 // The kind of instruction that multiplies the two; false where there is none. Types of one kind may differ where the
-// kind allows it: 8-bit floats, 8-bit integers, and mxfp8 beside mxfp4, whose values are then padded to 8 bits in
-// shared memory.
+// kind allows it: 8-bit floats, 8-bit integers, and mxfp8, mxfp6 and mxfp4 beside each other. Values of 4 and 6 bits
+// are then padded to 8 bits in shared memory, those of 6 beside their own as well.
 TESSERA_HD constexpr bool find_kind(OperandType a, OperandType b, layout::Tcgen05Kind& kind) {
   using layout::Tcgen05Kind;
   const auto is_fp8 = [](OperandType type) { return type == OperandType::e4m3 || type == OperandType::e5m2; };
-  const auto is_mx = [](OperandType type) { return is_mxfp8(type) || type == OperandType::mxfp4; };
   if (a == b && (a == OperandType::f16 || a == OperandType::bf16)) {
     kind = Tcgen05Kind::f16;
   } else if (a == b && a == OperandType::tf32) {

@@ -82,7 +82,7 @@ std::vector<std::uint8_t> convert_scales_on_host(std::span<const std::uint8_t> s
                                                  std::int64_t l, std::int64_t rows, std::int64_t blocks);
 
 /// Elements from one row of values to the next that a product with `other` takes (tensor maps): k, but for packed e2m1
-/// a multiple of 32, and beside mxfp8 of 128.
+/// a multiple of 32, for it beside mxfp8 or mxfp6, and for mxfp6, of 128.
 std::int64_t padded_pitch(BlockFormat format, BlockFormat other, std::int64_t k);
 /// The padding copy of [l, rows, k]: values in rows that lie `pitch` elements apart, and as many blocks as `new_k` has,
 /// zeros behind k under scales of code 0, which add nothing to a product. Scales of the old blocks stay as they are.
@@ -184,7 +184,7 @@ class DequantizeKernel {
 template <BlockFormat kFormat, ScaleForm kForm, DType kDType, BlockFormat kBFormat = kFormat>
 class GemvKernel {
  public:
-  static_assert(scale_type(kFormat) == scale_type(kBFormat),
+  static_assert(scale_type(kFormat) == scale_type(kBFormat) && !is_mxfp6(kFormat) && !is_mxfp6(kBFormat),
                 "gemv has kernels for nvfp4 with itself, and for mxfp4 and mxfp8 with each other");
 
   /// expected: sizes that steer the choice; any are right.

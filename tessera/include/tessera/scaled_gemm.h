@@ -59,8 +59,9 @@ void require_groups(const GroupRows& groups, Grouping grouping);
 template <BlockFormat kA, BlockFormat kB, DType kD>
 class ScaledGemmKernel {
  public:
-  static_assert(can_multiply(kA, kB),
-                "nvfp4 goes with nvfp4 (ue4m3 scales of 16), mxfp4 and mxfp8 with each other (ue8m0 scales of 32)");
+  static_assert(
+      can_multiply(kA, kB),
+      "nvfp4 goes with nvfp4 (ue4m3 scales of 16), mxfp4, mxfp6 and mxfp8 with each other (ue8m0 scales of 32)");
 
   /// expected: sizes that steer the choice; any are right.
   explicit ScaledGemmKernel(Jit& jit, Arch arch = {.number = 100, .suffix = 'a'}, Hint m = kUnknownHint,
