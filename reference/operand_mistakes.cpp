@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "reference/quantize.h"
+
 namespace tessera::reference {
 
 namespace {
@@ -174,6 +176,33 @@ Fetch through_descriptor(const ProductSteps& s, std::int64_t tile_rows, std::int
   };
 }
 
+/// Values of six bits that are read from other bits of their row, or as the other type of six bits.
+void add_six_bits(std::int64_t of_step, std::vector<Mistake>& list) {
+  const auto add = [&](std::string text, std::function<std::int64_t(std::int64_t)> bit_of, bool is_other_type = false) {
+    list.push_back({std::move(text),
+                    [bit_of = std::move(bit_of), is_other_type](const OperandSource& from, const Place& at) {
+                      const ValueType right = value_type(block_format(from.type));
+                      const ValueType other = right == ValueType::e3m2 ? ValueType::e2m3 : ValueType::e3m2;
+                      const std::uint8_t code = from.code_at(at.matrix, at.row, bit_of(at.k));
+                      return static_cast<double>(decode_value(is_other_type ? other : right, code));
+                    },
+                    {}});
+  };
+  for (const int bits : {-2, 2, -1, 1})
+    add(fmt::format("values of {{}} of six bits are read {} bit{} too {}: value k of a row is its bits 6 k to 6 k + 5",
+                    std::abs(bits), std::abs(bits) == 1 ? "" : "s", bits > 0 ? "high" : "low"),
+        [=](std::int64_t k) { return 6 * k + bits; });
+  add(
+      "values of {} of six bits are read as the other type of six bits (e3m2 as e2m3, or the reverse)",
+      [](std::int64_t k) { return 6 * k; }, true);
+  // 16 of them have 12 bytes and 4 of padding there.
+  add("values of {} of six bits are read in shared memory as if there was no padding behind 12 bytes",
+      [=](std::int64_t k) {
+        const std::int64_t in_step = k % of_step, bit = 6 * in_step, in_unit = bit % 128;
+        return in_unit + 6 > 96 ? std::int64_t{-1} : 6 * (k - in_step) + bit / 128 * 96 + in_unit;
+      });
+}
+
 std::vector<Mistake> value_mistakes(const ProductSteps& s, std::int64_t tile_rows, const OperandSource& o) {
   std::vector<Mistake> list;
   const auto add = [&](std::string text, Fetch value) { list.push_back({std::move(text), std::move(value), {}}); };
@@ -187,6 +216,7 @@ std::vector<Mistake> value_mistakes(const ProductSteps& s, std::int64_t tile_row
     add(std::move(text), at_k(std::move(f)));
     list.back().is_order_within_block = !is_block_scaled(o.type) || moved <= o.block();
   };
+  if (operand_bits(o.type) == 6) add_six_bits(s.step, list);
   if (operand_bits(o.type) == 4)
     add_order("nibbles of {} are exchanged: the lower k is in the low four bits", 2,
               [](std::int64_t k) { return k ^ 1; });

@@ -76,6 +76,32 @@ TEST_CASE("quantize: wrong bytes are told by their places, with the likely cause
   }
 }
 
+TEST_CASE("quantize, dequantize: fields of six bits that are off, and values of a byte each") {
+  for (const BlockFormat format : {BlockFormat::mxfp6_e3m2, BlockFormat::mxfp6_e2m3}) {
+    Stored s(run_of(format, ScaleForm::plain));
+    CHECK(s.verdict().empty());
+    const std::vector<std::byte> right = s.outputs["values"].bytes;
+    std::vector<std::byte>& stored = s.outputs["values"].bytes;
+    for (std::size_t i = 1; i < right.size(); ++i) stored[i] = right[i] << 2 | right[i - 1] >> 6;
+    has(s.verdict(),
+        "values: likely cause: values of six bits are stored 2 bits too high: value i of a row is its bits 6 i");
+    const auto* const codes = reinterpret_cast<const std::uint8_t*>(right.data());
+    for (std::size_t i = 0; i < right.size(); ++i)
+      stored[i] = std::byte{load_code({codes, right.size()}, 6, static_cast<std::int64_t>(i))};
+    has(s.verdict(), "values: likely cause: values have a byte each: four of them fill three bytes");
+  }
+  const BlockRun run = run_of(BlockFormat::mxfp6_e3m2, ScaleForm::tile);
+  const Tensors inputs = dequantize_inputs(run, Range::normal);
+  const auto bytes = [](const Tensor& t) {
+    return std::span(reinterpret_cast<const std::uint8_t*>(t.bytes.data()), t.bytes.size());
+  };
+  const Tensor y = dequantize(bytes(inputs.at("values")), bytes(inputs.at("scales")),
+                              {BlockFormat::mxfp6_e2m3, run.form}, run.dtype, run.l, run.rows, run.k);
+  const Comparison exchanged = check_dequantize(run, inputs, {{"y", y}});
+  REQUIRE(exchanged.problems.size() == 2);
+  has(exchanged.problems[1], "likely cause: values of the input of six bits are read as the other type of six bits");
+}
+
 TEST_CASE("quantize: scales in a wrong order of a tile, and padding that was left") {
   Stored s(run_of(BlockFormat::nvfp4, ScaleForm::tile));
   const Tensor right = s.outputs["scales"];
