@@ -10,8 +10,8 @@
 // multiprocessor can hold its part of a large x until then. The same bytes by the same method are a read of x and then
 // a copy; the table has both that and the copy alone.
 //
-//   bench_block_scale [all|gemv|quantize]      all: every split of gemv and number of threads, not only the planner's
-//                                              choice
+//   bench_block_scale [all|gemv|quantize [FORMAT]]      all: every split of gemv and number of threads, not only the
+//                                                       planner's choice; FORMAT: those that begin so, as mxfp6
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/bound_expression.h"
+#include "generator/words.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/dynamic_library.h"
 #include "runtime/nvrtc.h"
@@ -261,7 +262,8 @@ void measure_gemv(Bench& bench, bool is_all) {
     }
 }
 
-void measure_quantize(Bench& bench, bool is_all) {
+/// of: formats whose word begins so.
+void measure_quantize(Bench& bench, bool is_all, std::string_view of) {
   for (const int threads : {128, 256, 512})
     for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile})
       for (const GlobalScale g : {GlobalScale::none, GlobalScale::given})
@@ -269,8 +271,10 @@ void measure_quantize(Bench& bench, bool is_all) {
           bench.row(Quantize{.scale_form = form, .global_scale = g, .threads = threads}, {{"rows", 8192}, {"k", 4096}},
                     true);
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
-    for (const BlockFormat format : {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3})
+    for (const BlockFormat format : {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3,
+                                     BlockFormat::mxfp6_e3m2, BlockFormat::mxfp6_e2m3})
       for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile}) {
+        if (!to_word(format).starts_with(of)) continue;
         const std::int64_t rows = dtype == DType::f32 ? 4096 : 8192;  // 64 MiB of x
         const std::vector<std::pair<const char*, std::int64_t>> sizes{{"rows", rows}, {"k", 4096}};
         bench.row(Quantize{.dtype = dtype, .format = format, .scale_form = form}, sizes, true);
@@ -280,6 +284,7 @@ void measure_quantize(Bench& bench, bool is_all) {
         }
         bench.row(Dequantize{.dtype = dtype, .format = format, .scale_form = form}, sizes, true);
       }
+  if (!of.empty()) return;
   // More than 64 MiB, and sizes that no tile divides.
   for (const auto& [rows, k] : {std::pair<std::int64_t, std::int64_t>{16384, 4096}, {4793, 7168}, {32768, 8192}})
     for (const ScaleForm form : {ScaleForm::plain, ScaleForm::tile})
@@ -296,7 +301,7 @@ int main(int argc, char** argv) {
     const bool is_all = argc > 1 && std::string_view(argv[1]) == "all";
     const std::string_view only = argc > 1 && !is_all ? argv[1] : "";
     if (only != "quantize") measure_gemv(bench, is_all);
-    if (only != "gemv") measure_quantize(bench, is_all);
+    if (only != "gemv") measure_quantize(bench, is_all, argc > 2 ? argv[2] : "");
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());
