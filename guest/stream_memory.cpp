@@ -9,8 +9,8 @@
 #include "guest/capture.h"
 #include "guest/driver.h"
 #include "guest/graph.h"
+#include "guest/loaded.h"
 #include "guest/runtime_copy.h"
-#include "guest/takeover.h"
 
 using namespace tessera::guest;
 
