@@ -40,7 +40,8 @@ __device__ __forceinline__ void kernel(const Params& p) {
   if (warp < 4) {
     if constexpr (kBudget.producer > 0) ptx::setmaxnreg_dec<kBudget.producer>();
     if (warp < loaders(C)) {
-      produce<C>(p, smem, *reinterpret_cast<const Share*>(shared_memory + smem_layout(C).deal + kShareOffset), warp);
+      produce<C>(p, smem, *reinterpret_cast<const Share*>(shared_memory + smem_layout(C).deal + kShareOffset),
+                 loaders(C) > 1 ? warp : 0);
     } else if constexpr (C.outside == Outside::minus_inf) {
       fill_outside<C>(p, warp - 1);
     }

@@ -86,41 +86,6 @@ __device__ __forceinline__ void load_run(const Params& p, unsigned keys, unsigne
   ptx::tma_load_2d(scales, p.scales, full, C.page_size * row_bytes(C) / 4 + in_page, page);
 }
 
-// The whole warp: queries that some of the share's tiles belong to, with what they see.
-template <Config C>
-__device__ __forceinline__ void load_queries(const Params& p, unsigned smem, common::RingPosition<kQuerySlots>& of_q,
-                                             const Range& own, int tile, int tiles, int first_key) {
-  constexpr SmemLayout kLayout = smem_layout(C);
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const unsigned full = query_barrier<C>(smem, of_q.slot);
-  ptx::mbarrier_wait_parity(common::empty_behind<kQuerySlots>(full), of_q.parity ^ 1);
-  const unsigned ranges = ranges_of_slot<C>(smem, of_q.slot).slot;
-  if (lane < C.tile_q) {
-    ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane, static_cast<unsigned>(own.begin));
-    ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane + 4, static_cast<unsigned>(own.end));
-  }
-  if (lane == 0) {
-    ptx::st_shared_u32(ranges, static_cast<unsigned>(tiles));
-    ptx::st_shared_u32(ranges + 4, static_cast<unsigned>(first_key));
-    ptx::st_shared_u32(ranges + 8, static_cast<unsigned>(tile * C.tile_q));
-  }
-  __syncwarp();
-  if (tiles == 0) {
-    if (ptx::elect_sync()) ptx::mbarrier_arrive(full);
-    return;
-  }
-  if (ptx::elect_sync()) {
-    ptx::mbarrier_arrive_expect_tx(full, query_bytes(C));
-    ptx::tma_load_3d(smem + kLayout.q + of_q.slot * q_slot_bytes(C), p.q, full, 0, 0, tile * C.tile_q);
-    ptx::tma_load_2d(smem + kLayout.weights + of_q.slot * weights_slot_bytes(C), p.weights, full, 0, tile * C.tile_q);
-    if constexpr (is_fp4(C))
-      ptx::tma_load_2d(smem + kLayout.q_scales + of_q.slot * query_scales_slot_bytes(C), p.q_scales, full, 0,
-                       tile * C.tile_q);
-  }
-  __syncwarp();
-  of_q.advance();
-}
-
 // The whole warp, which is number `loader` of loaders(C): it has the tiles of keys of one consumer, or all of them. The
 // first one loads queries too.
 template <Config C>
@@ -133,10 +98,10 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
   Pages<C> pages{p, smem + kLayout.deal + kDealBytes * static_cast<unsigned>(loader)};
   if constexpr (kLoaders > 1) {  // the share lay there, and all have read it
     ptx::barrier_sync(kLoadersBarrier, kWarp * kLoaders);
+    ring.slot = loader;
   } else {
     __syncwarp();
   }
-  ring.slot = loader;
   int turn = loader;  // of the next tile of queries, the first tile of keys that is this warp's
   long long left = share.count;
   int key_tile = share.key_tile;
@@ -150,10 +115,40 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
       left += key_tile;
       key_tile = 0;
     }
-    const int tiles = static_cast<int>(max(min(static_cast<long long>(all.count - key_tile), left), 0ll));
+    const int tiles = static_cast<int>(min(static_cast<long long>(all.count - key_tile), left));
     const int first_key = all.begin + key_tile * tile_keys(C);
-    if (kLoaders == 1 || loader == 0) load_queries<C>(p, smem, of_q, own, tile, tiles, first_key);
-    if (tiles == 0) break;
+    if (kLoaders == 1 || loader == 0) {
+      const unsigned full = query_barrier<C>(smem, of_q.slot);
+      ptx::mbarrier_wait_parity(common::empty_behind<kQuerySlots>(full), of_q.parity ^ 1);
+      const unsigned ranges = ranges_of_slot<C>(smem, of_q.slot).slot;
+      if (lane < C.tile_q) {
+        ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane, static_cast<unsigned>(own.begin));
+        ptx::st_shared_u32(ranges + 4 * kRangeWords + 8 * lane + 4, static_cast<unsigned>(own.end));
+      }
+      if (lane == 0) {
+        ptx::st_shared_u32(ranges, static_cast<unsigned>(tiles));
+        ptx::st_shared_u32(ranges + 4, static_cast<unsigned>(first_key));
+        ptx::st_shared_u32(ranges + 8, static_cast<unsigned>(tile * C.tile_q));
+      }
+      __syncwarp();
+      if (left <= 0) {
+        if (ptx::elect_sync()) ptx::mbarrier_arrive(full);
+        break;
+      }
+      if (ptx::elect_sync()) {
+        ptx::mbarrier_arrive_expect_tx(full, query_bytes(C));
+        ptx::tma_load_3d(smem + kLayout.q + of_q.slot * q_slot_bytes(C), p.q, full, 0, 0, tile * C.tile_q);
+        ptx::tma_load_2d(smem + kLayout.weights + of_q.slot * weights_slot_bytes(C), p.weights, full, 0,
+                         tile * C.tile_q);
+        if constexpr (is_fp4(C))
+          ptx::tma_load_2d(smem + kLayout.q_scales + of_q.slot * query_scales_slot_bytes(C), p.q_scales, full, 0,
+                           tile * C.tile_q);
+      }
+      __syncwarp();
+      of_q.advance();
+    } else if (left <= 0) {
+      break;
+    }
     if constexpr (is_paged(C)) pages.begin(tile, first_key / C.page_size, (end + C.page_size - 1) / C.page_size);
 #pragma unroll 1
     for (; turn < tiles; turn += kLoaders) {
@@ -194,7 +189,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem, Share sh
         ring.advance(kLoaders);
       }
     }
-    turn -= tiles;
+    turn = kLoaders == 1 ? 0 : turn - tiles;
     left -= tiles;
     key_tile = -kQueryTileCost;
   }
