@@ -96,9 +96,9 @@ TESSERA_HD constexpr int sorted_pairs(const Config& c) {
 // 512, four CTAs).
 inline constexpr int kMostKept = 24576;
 TESSERA_HD constexpr int kept_whole(const Config& c) { return c.words < kMostKept ? c.words : kMostKept; }
-// Elements of a part of which a guess is looked at only if there are more: 8,192 took 10.6 us with it and 10.2 without,
-// 4,096 10.0 and 8.1, 16,384 11.6 and 14.5 (H200).
-inline constexpr int kLeastGuessed = 8192;
+// Elements of a part of which a guess is looked at only if there are more: 4,096 took 9.3 us with it and 8.0 without,
+// 8,192 10.6 and 11.1 (an H200, one row).
+inline constexpr int kLeastGuessed = 4096;
 // Blocks of a warp's vectors, side by side, that are looked at before a long part is.
 TESSERA_HD constexpr int most_sampled_blocks(const Config& c) {
   const int most = c.ctas > 1 ? kSampleOfCta : kSampleOfRow;

@@ -60,7 +60,7 @@ __device__ __forceinline__ Cut cut_of(const Memory& memory, const Places& places
   Cut cut{0, key_bits(C), need, all};
 #pragma unroll 1
   // With guesses the k-th value is written, so all digits are looked at.
-  for (int digit = 0; digit < most && cut.shift > 0 && (has_guesses(C) || cut.equals != cut.need); ++digit) {
+  for (int digit = 0; digit < most && cut.shift > 0 && (has_guesses(C) ? need > 0 : cut.equals != cut.need); ++digit) {
     if (!kOfCluster && need - cut.need + cut.equals <= room) break;
     const int width = min(kDigitBits, cut.shift), next = cut.shift - width;
     if (!(digit == 0 && is_counted)) {
