@@ -45,6 +45,13 @@ struct Statistics {
   int head;
 };
 
+// Whether warps of mma.sync have rows of their own: where the Config knows of such.
+template <auto C>
+TESSERA_HD constexpr bool owns_rows_by_warps() {
+  if constexpr (requires { owns_rows(C); }) return owns_rows(C);
+  return false;
+}
+
 // A row's parts, of which number i is row part_row(i) of partial_o and partial_sums, to `o`.
 //
 // What a merge takes is latency: the first parts' O, for all columns, is on its way before their weights are known.
@@ -55,7 +62,8 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
   constexpr float kLn2 = 0.6931471805599453f;
   constexpr int kColumns = C.facts.head_dim_v;
   constexpr int kGroups = (kColumns + 127) / 128;  // of columns, 4 to a lane
-  constexpr int kAtOnce = kGroups == 1 ? 16 : kGroups == 2 ? 8 : 4;
+  // Beside products by mma.sync, whose compiles are the longest, fewer of wide rows: 0.1 s of some 1.5.
+  constexpr int kAtOnce = kGroups == 1 ? 16 : kGroups == 2 && !owns_rows_by_warps<C>() ? 8 : 4;
   static_assert(32 % kAtOnce == 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto is_mine = [&](int group) { return kColumns % 128 == 0 || 128 * group + 4 * lane < kColumns; };

@@ -177,7 +177,7 @@ struct Consumer {
     }
     blocks = blocks_of_tile(tile);
     if constexpr (passes_tiles(C)) {
-      first_key = ends_with_last_key(C.facts) || hides_first_keys(C.facts) ? schedule.first_key() : 0;
+      first_key = ends_with_last_key(C.facts) || hides_first_keys(C.facts) || is_dealt(C) ? schedule.first_key() : 0;
     } else if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
       first_key = keys.key_of(keys.of_tile(tile).begin);

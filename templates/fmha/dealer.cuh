@@ -27,7 +27,9 @@ __device__ __forceinline__ int tiles_of_head(const Params& p, int sequence) {
 
 template <Config C>
 __device__ __forceinline__ int blocks_of(const Params& p, int sequence, int m) {
-  const KeyBlocks<C> keys(p, lengths_of<C>(p, {0, sequence * tile_heads<C>(p)}));
+  TileIndex tile{0, sequence * tile_heads<C>(p)};
+  know_sequence<C>(p, tile, sequence);
+  const KeyBlocks<C> keys(p, lengths_of<C>(p, tile));
   const Blocks all = keys.of_rows(m * C.tile_m, (m + 1) * C.tile_m);
   return all.end - all.begin;
 }
@@ -157,8 +159,8 @@ struct DealtRange {
     const int blocks = blocks_of<C>(p, place.sequence, place.m);
     const int end = min(blocks, place.block + left);
     const bool is_whole = place.block == 0 && end == blocks;
-    const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head, is_whole ? -1 : slot, place.block,
-                         end};
+    TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head, is_whole ? -1 : slot, place.block, end};
+    know_sequence<C>(p, tile, place.sequence);
     left -= end - place.block;
     slot |= 1;
     go_on(in_row);
@@ -172,8 +174,9 @@ struct DealtRange {
     const int blocks = blocks_of<C>(p, place.sequence, place.m);
     const int begin = place.block * kOfPart;
     const int own_slot = tile_of_parts<C>(p, place.sequence, place.head, place.m) * p.max_parts + place.block;
-    const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head, blocks <= kOfPart ? -1 : own_slot,
-                         begin, min(begin + kOfPart, blocks)};
+    TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head, blocks <= kOfPart ? -1 : own_slot, begin,
+                   min(begin + kOfPart, blocks)};
+    know_sequence<C>(p, tile, place.sequence);
     --left;
     if (tile.end < blocks) {
       ++place.block;

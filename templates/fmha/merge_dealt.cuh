@@ -40,7 +40,9 @@ __device__ __forceinline__ NumberedTile tile_of_number(const Params& p, int numb
   const int sequence = __reduce_add_sync(0xffffffff, begun) - 1;
   if (sequence < 0) return {{0, 0}, false};
   const int m = of_heads - first_tile_of_parts<C>(p, sequence);
-  return {{m, sequence * heads + number - of_heads * heads}, m >= 0 && m < tiles_of_head<C>(p, sequence)};
+  TileIndex tile{m, sequence * heads + number - of_heads * heads};
+  know_sequence<C>(p, tile, sequence);
+  return {tile, m >= 0 && m < tiles_of_head<C>(p, sequence)};
 }
 
 // Parts with a size of their own: a warp for each row of a tile, or for some where it has many.
@@ -114,7 +116,8 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   if constexpr (has_whole_tiles(C))
     found = tile_of_cut(p, before, cut_of(p, before + 1), [&](int i) { return cut_of(p, i).begin; });
   const BlockPlace& place = found.place;
-  const TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head};
+  TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head};
+  know_sequence<C>(p, tile, place.sequence);
   const int own = place.m * C.tile_m + row;
   if (found.parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_tile_head<C>(p, tile)) return;
   attention::merge_row<C>(

@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
   using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params>;
   // Three consumer warpgroups leave loading threads too few registers to look up pages.
   constexpr bool kStartsAlone =
-      passes_tiles(C) && Load::kHasFewBoxes && (!Load::kHasPages || consumer_warpgroups(C) <= 2);
+      passes_tiles(C) && !is_dealt(C) && Load::kHasFewBoxes && (!Load::kHasPages || consumer_warpgroups(C) <= 2);
   constexpr LoadRing kRing = load_ring(C, kIsV);
   const unsigned slots = smem + kRing.offset;
   const unsigned all_scales = smem + scales_offset(C, kIsV);

@@ -41,6 +41,7 @@ __device__ __forceinline__ void pass_tile(const Params& p, unsigned smem, const 
   ptx::st_shared_v4(to + 16, {word(tile.queries), word(keys.lengths.k), is_real ? word(blocks.end - blocks.begin) : 0u,
                               word(keys.key_of(blocks.begin))});
   ptx::st_shared_u32(to + 48, word(end_of_loads(p, keys, blocks)));
+  if constexpr (is_dealt(C)) ptx::st_shared_u32(to + 52, word(tile.split));
 #pragma unroll 1
   for (int warpgroup = 0; warpgroup < row_groups(C); ++warpgroup) {
     const int hidden = keys.hidden_of(blocks, tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup);
@@ -81,6 +82,7 @@ struct PassedTiles {
     tile.sequence = static_cast<int>(words.z);
     tile.first_query = static_cast<int>(words.w);
     tile.queries = static_cast<int>(ptx::ld_shared_u32(message + 16));
+    if constexpr (is_dealt(C)) tile.split = static_cast<int>(ptx::ld_shared_u32(message + 52));
     return tile;
   }
   __device__ __forceinline__ int word(int i) const {

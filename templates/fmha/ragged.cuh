@@ -62,9 +62,7 @@ requires(is_ragged(C.facts) && !is_dealt(C)) struct Schedule<C> {
   // Of the sequence at hand.
   __device__ __forceinline__ TileIndex tile_of(int m, int head) const {
     TileIndex tile{m, sequence * tile_heads<C>(p) + head};
-    tile.sequence = sequence;
-    tile.first_query = first_query<C>(p, sequence);
-    tile.queries = queries_of<C>(p, sequence);
+    know_sequence<C>(p, tile, sequence);
     return tile;
   }
 

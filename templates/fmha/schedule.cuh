@@ -139,6 +139,15 @@ __device__ __forceinline__ long long part_row(const Params& p, int slot, int row
   return static_cast<long long>(slot) * rows_of_slot<C>(p) + row;
 }
 
+// Where knows_sequence(): tells a tile of its sequence.
+template <Config C>
+__device__ __forceinline__ void know_sequence(const Params& p, TileIndex& tile, int sequence) {
+  if constexpr (!knows_sequence(C)) return;
+  tile.sequence = sequence;
+  tile.first_query = first_query<C>(p, sequence);
+  tile.queries = queries_of<C>(p, sequence);
+}
+
 template <Config C>
 __device__ __forceinline__ HeadIndex head_of(const Params& p, const TileIndex& tile) {
   const int heads = tile_heads<C>(p);

@@ -50,6 +50,8 @@ __device__ __forceinline__ StepWork& work_of() {
 // Blocks of the longest tile of a sequence that has some: they grow from tile to tile, or windows keep them alike.
 template <Config C>
 __device__ __forceinline__ int longest_tile(const Params& p, int sequence, int tiles) {
+  // Less code where compiles are long.
+  if constexpr (owns_rows(C) && !hides_first_keys(C.facts)) return units_of<C>(p, sequence, tiles - 1);
   return max(units_of<C>(p, sequence, 0), units_of<C>(p, sequence, tiles - 1));
 }
 
@@ -77,7 +79,9 @@ __device__ __forceinline__ TileIndex whole_tile(const Params& p, const StepWork&
   const int place = tile - work.first_tile[i];
   const int head = quotient(place, tiles);
   const int m = tiles - 1 - (place - head * tiles);
-  return {m, sequence * tile_heads<C>(p) + head, kSharesKeys, 0, blocks_of<C>(p, sequence, m)};
+  TileIndex found{m, sequence * tile_heads<C>(p) + head, kSharesKeys, 0, blocks_of<C>(p, sequence, m)};
+  know_sequence<C>(p, found, sequence);
+  return found;
 }
 
 // Sums over the lanes before this one, and over all.

@@ -117,8 +117,10 @@ TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == Split
 TESSERA_HD constexpr bool has_whole_tiles(const Config& c) {
   return is_dealt(c) && is_ragged(c.facts) && !has_split_size(c.facts);
 }
-// Whether a tile knows where its sequence's queries lie: ragged ones, whose keys are not dealt.
-TESSERA_HD constexpr bool knows_sequence(const Config& c) { return is_ragged(c.facts) && !is_dealt(c); }
+// Whether a tile knows where its sequence's queries lie: ragged ones, whose keys are not dealt to warpgroups of wgmma.
+TESSERA_HD constexpr bool knows_sequence(const Config& c) {
+  return is_ragged(c.facts) && (!is_dealt(c) || owns_rows(c));
+}
 inline constexpr int kMostWholeSequences = 64;
 inline constexpr int kStepWorkBytes = 4 * (11 + 2 * kMostWholeSequences) + 4;
 inline constexpr int kMostCutCtas = 1024;
@@ -159,8 +161,9 @@ TESSERA_HD constexpr int row_groups(const Config& c) { return shares_blocks(c) ?
 TESSERA_HD constexpr int row_blocks(const Config& c) { return owns_rows(c) && row_groups(c) == 4 ? 2 : 1; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_groups(c) / row_blocks(c); }
 // Whether the other roles are told of their tiles by the thread that loads Q: fmha/passed_tiles.cuh. Four consumer
-// warpgroups have no register to spare.
+// warpgroups have no register to spare. With dealt keys it is for the compiler: the code that finds a tile is long.
 TESSERA_HD constexpr bool passes_tiles(const Config& c) {
+  if (knows_sequence(c) && is_dealt(c)) return !copies_q(c);
   return knows_sequence(c) && !leaves_from_registers(c) && !has_descales(c.facts) && consumer_warpgroups(c) <= 3;
 }
 // Messages of tiles: the one being written, and those of the tiles that some role may still work on.
