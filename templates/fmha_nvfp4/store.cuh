@@ -3,6 +3,7 @@
 // column 8 (v / 4) + 2 (lane % 4) + v % 2.
 #pragma once
 
+#include "common/transpose_quad.cuh"
 #include "fmha_nvfp4/tiles.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
@@ -15,25 +16,6 @@ namespace tessera::fmha_nvfp4 {
 
 template <Config C>
 using OutputRows = float[C.head_dim / 2];
-
-// Thread q of a quad has word i of each group q afterwards, and had word q of each group i.
-__device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
-#pragma unroll
-  for (int distance = 1; distance <= 2; distance *= 2) {
-    const bool is_upper = (threadIdx.x & distance) != 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if ((i & distance) != 0) continue;
-      unsigned &low = words[i], &high = words[i + distance];
-      const unsigned received = __shfl_xor_sync(0xffffffff, is_upper ? low : high, distance);
-      if (is_upper) {
-        low = received;
-      } else {
-        high = received;
-      }
-    }
-  }
-}
 
 // A row of fp32 from registers: of o, or of a part of split keys. Neighbouring threads have neighbouring columns.
 template <Config C>
@@ -54,7 +36,7 @@ __device__ __forceinline__ void store_row(char* row, const OutputRows<C>& output
     for (int i = 0; i < 4; ++i)
       words[i] = ptx::cvt_pack<C.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * factor,
                                           outputs[4 * (tiles + i) + 2 * r + 1] * factor);
-    transpose_quad(words);
+    common::transpose_quad(words);
     if (is_there) ptx::st_global_v4(row + 16 * tiles + threadIdx.x % 4 * 16, {words[0], words[1], words[2], words[3]});
   }
 }

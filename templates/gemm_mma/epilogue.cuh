@@ -14,6 +14,7 @@
 // A D that has a map goes through shared memory instead, blocks of 16 rows at a time (staged.cuh).
 #pragma once
 
+#include "common/transpose_quad.cuh"
 #include "gemm/activation.cuh"
 #include "gemm/finish.cuh"
 #include "gemm/product_params.cuh"
@@ -54,26 +55,8 @@ __device__ __forceinline__ void clear(Sums<C>& sums) {
   }
 }
 
-// Thread q of a quad has word i of each group q afterwards, and had word q of each group i.
-__device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
-#pragma unroll
-  for (int distance = 1; distance <= 2; distance *= 2) {
-    const bool is_upper = (threadIdx.x & distance) != 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if ((i & distance) != 0) continue;
-      unsigned &low = words[i], &high = words[i + distance];
-      const unsigned received = __shfl_xor_sync(0xffffffff, is_upper ? low : high, distance);
-      if (is_upper) {
-        low = received;
-      } else {
-        high = received;
-      }
-    }
-  }
-}
-
-// Likewise of two groups: an even thread has words 2 i and 2 i + 1 of the first, an odd one of the second.
+// As transpose_quad(), of two threads and two groups: an even thread has words 2 i and 2 i + 1 of the first, an odd one
+// of the second.
 __device__ __forceinline__ void transpose_pair(unsigned (&words)[2]) {
   const bool is_upper = (threadIdx.x & 1) != 0;
   const unsigned received = __shfl_xor_sync(0xffffffff, is_upper ? words[0] : words[1], 1);
@@ -263,7 +246,7 @@ struct Epilogue {
         words[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
       }
       if constexpr (kTogether == 4) {
-        transpose_quad(words);
+        common::transpose_quad(words);
         of_thread = lane % 4 * 8;
       } else {
         transpose_pair(words);
