@@ -136,9 +136,11 @@ TESSERA_HD constexpr bool copies_q(const Config& c) {
   return c.pack_gqa > 1 && !has_pools(c) && rows_of_box(c) % c.pack_gqa != 0 && c.pack_gqa % rows_of_box(c) != 0;
 }
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
-// box is there to store it.
+// box is there to store it. 8 bits in all by mma.sync on Hopper too: TMA made attention 2.6 % slower there.
 TESSERA_HD constexpr bool leaves_from_registers(const Config& c) {
-  return is_split(c) || (has_descales(c.facts) && !owns_rows(c)) || copies_q(c) || shares_blocks(c);
+  const bool is_8_bit_on_hopper = is_8_bit(c.facts) && c.sm_smem_bytes == kSmemBytesOfSm;
+  return is_split(c) || (has_descales(c.facts) && !owns_rows(c)) || is_8_bit_on_hopper || copies_q(c) ||
+         shares_blocks(c);
 }
 // Whether who stores a tile's O whole divides it with its head's sink; parts have it when they are merged.
 TESSERA_HD constexpr bool divides_with_sink(const Config& c) {
