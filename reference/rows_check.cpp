@@ -317,7 +317,6 @@ class SinkCheck {
   void check_scaled(Sink& sink, const RowValues& row, std::int64_t from, std::int64_t to) const {
     const RowStep& s = sink.step;
     const std::int64_t block = s.block > 0 ? s.block : columns(sink), blocks = columns(sink) / block;
-    if (s.is_packed) check_packed_padding(sink, from, to, blocks);
     for (std::int64_t j = 0; j < blocks; ++j) {
       double scale = 0, slack = s.is_power ? 0 : 8 * kU;
       if (s.block < 0) {
@@ -325,7 +324,7 @@ class SinkCheck {
       } else {
         const Tensor& scales = output(sink.names.out2);
         const std::int64_t padded = scale_rows(s, scale_extent(s));
-        scale = s.is_packed ? std::exp2(packed_scale(scales, padded, to, j) - 127)
+        scale = s.is_packed ? std::exp2(packed_scale(scales, to, j) - 127)
                             : scales.at(s.is_column_major ? j * padded + to : to * blocks + j);
         Element element = judged(scale_interval(s, magnitude_of(row, s.first + j * block, block)), scale, 0);
         element.at = {from, j};
@@ -335,22 +334,6 @@ class SinkCheck {
       for (std::int64_t i = j * block; i < (j + 1) * block; ++i)
         check_e4m3(sink, row, from, i, scale, slack, values.at(to * columns(sink) + i));
     }
-  }
-
-  static int packed_scale(const Tensor& scales, std::int64_t padded, std::int64_t row, std::int64_t block) {
-    const long long at = packed_scale_at(padded, row, static_cast<int>(block));
-    return static_cast<int>(scales.bytes[static_cast<std::size_t>(at)]);
-  }
-
-  /// The bytes of a row's last word behind its scales.
-  void check_packed_padding(Sink& sink, std::int64_t from, std::int64_t to, std::int64_t blocks) const {
-    const std::int64_t padded = scale_rows(sink.step, scale_extent(sink.step));
-    for (std::int64_t j = blocks; j % 4 != 0; ++j)
-      if (const int found = packed_scale(output(sink.names.out2), padded, to, j); found != 0) {
-        Element element = judged({0, 0, 0}, found, 0);
-        element.at = {from, j};
-        sink.scales.add(element);
-      }
   }
 
   std::int64_t scale_extent(const RowStep& s) const { return s.is_placed ? run_.placed_rows : run_.rows; }
@@ -465,6 +448,11 @@ Comparison check_rows(const RowsRun& run, const std::map<std::string, Tensor>& i
     if (sink.step.kind == RowPart::cache)
       kept = kept_token_problem(sink.names.out, out.at(sink.names.out), sink.step.cache, run.page_size, written);
     if (!kept.empty()) result.problems.push_back(std::move(kept));
+    if (sink.step.is_packed)
+      if (std::string padding = packed_padding_problem(sink.names.out2, out.at(sink.names.out2), run.rows, written,
+                                                       columns / sink.step.block);
+          !padding.empty())
+        result.problems.push_back(std::move(padding));
     if (sink.step.kind == RowPart::quantize && sink.step.form == ScaleForm::tile)
       if (std::string padding = padding_problem(sink.names.out2, out.at(sink.names.out2), run.rows,
                                                 columns / block_elements(sink.step.format));

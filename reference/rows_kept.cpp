@@ -7,6 +7,7 @@
 #include "reference/poison.h"
 #include "tessera/spec/block_scale.h"
 #include "tessera/spec/row_cache.h"
+#include "tessera/spec/row_chain.h"
 
 namespace tessera::reference {
 
@@ -43,6 +44,22 @@ std::string kept_token_problem(const std::string& name, const Tensor& out, RowCa
     if (!is_written[i] && static_cast<std::uint8_t>(out.bytes[i]) != kPoisonByte)
       return fmt::format("{}: byte {} of page {} was written, which belongs to no slot that is named", name,
                          static_cast<std::int64_t>(i) % page_bytes, static_cast<std::int64_t>(i) / page_bytes);
+  return {};
+}
+
+int packed_scale(const Tensor& scales, std::int64_t row, std::int64_t block) {
+  const long long at = packed_scale_at(scales.shape[1], row, static_cast<int>(block));
+  return static_cast<int>(scales.bytes[static_cast<std::size_t>(at)]);
+}
+
+std::string packed_padding_problem(const std::string& name, const Tensor& scales, std::int64_t rows,
+                                   const std::set<std::int64_t>& slots, std::int64_t blocks) {
+  std::set<std::int64_t> written = slots;
+  for (std::int64_t row = 0; slots.empty() && row < rows; ++row) written.insert(row);
+  for (const std::int64_t row : written)
+    for (std::int64_t block = blocks; row >= 0 && block % 4 != 0; ++block)
+      if (packed_scale(scales, row, block) != 0)
+        return fmt::format("{}: byte {} of row {}'s last word belongs to no block and is not 0", name, block % 4, row);
   return {};
 }
 
