@@ -38,6 +38,7 @@ __device__ __forceinline__ void load_row(const Params& p, const Place& place, Va
   for (int j = 0; j < kVectors; ++j) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) x.v[j][i] = element<C.dtype>(raw[j], i);
+    if constexpr (keeps_as_read(C)) x.kept[j] = raw[j];
   }
 }
 

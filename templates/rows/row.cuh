@@ -192,7 +192,8 @@ struct Values {
   static constexpr int kWeights = loads_weights_first(C) ? weights_before(C.chain, kMaxRowSteps) : 0;
   float v[vectors_of_thread(C)][kVector];
   Raw<C.dtype> weights[kWeights + 1][vectors_of_thread(C)];
-  float given[kMaxRowSteps];  // scales of sinks that are given one
+  Raw<C.dtype> kept[keeps_as_read(C) ? vectors_of_thread(C) : 1];  // x, where v is made of it again
+  float given[kMaxRowSteps];                                       // scales of sinks that are given one
 };
 
 template <DType kDType>

@@ -135,6 +135,18 @@ __device__ __forceinline__ float sum_of_squares(const Place& place, const Values
   return sum;
 }
 
+// The row once more from what was read: between a norm's sum and its use it takes no other registers.
+template <Config C>
+__device__ __forceinline__ void read_again(Values<C>& x) {
+#pragma unroll
+  for (int j = 0; j < vectors_of_thread(C); ++j) {
+#pragma unroll
+    for (unsigned& word : x.kept[j].words) word = static_cast<unsigned>(ptx::forget(static_cast<int>(word)));
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x.v[j][i] = element<C.dtype>(x.kept[j], i);
+  }
+}
+
 template <Config C, int kNumber>
 __device__ __forceinline__ void rmsnorm(const StepParams& p, const Place& place, float eps, Values<C>& x) {
   constexpr RowStep S = C.chain.steps[kNumber];
@@ -143,6 +155,7 @@ __device__ __forceinline__ void rmsnorm(const StepParams& p, const Place& place,
   const float sum = over_row<C, sums_before(C.chain, kNumber)>(place, sum_of_squares<C, kNumber>(place, x));
   const float inverse = rsqrtf(fmaf(sum, 1.0f / static_cast<float>(width(S, C.columns)), eps));
   if constexpr (!loads_weights_early(C)) take_weights<C, kNumber>(p, place, x, weights, none);
+  if constexpr (keeps_as_read(C) && sums_before(C.chain, kNumber) == 0) read_again<C>(x);
   scale_by_weight<C, kNumber>(weights, none, place, inverse, x);
 }
 

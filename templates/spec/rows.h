@@ -197,6 +197,19 @@ TESSERA_HD constexpr int weights_before(const RowChain& chain, int step) {
   for (int i = 0; i < step; ++i) weights += weights_of_step(chain.steps[i]);
   return weights;
 }
+// Whether a wide row's norm comes first: its threads keep what they read as it is, in half of the registers, until the
+// sum is known, and CTAs have one row.
+TESSERA_HD constexpr bool keeps_as_read(const Config& c) {
+  if (dtype_bytes(c.dtype) != 2 || c.ctas_of_row > 1 || c.turns_of_row > 1 || c.threads_of_row < 128 ||
+      vectors_of_thread(c) < 4)
+    return false;
+  for (const RowStep& step : c.chain.steps) {
+    if (step.kind == RowPart::gather || step.kind == RowPart::join) continue;
+    return step.kind == RowPart::rmsnorm;
+  }
+  return false;
+}
+
 // Whether all norms' weights are loaded before x, and if not, whether they are before a norm's sum is known: they take
 // 4 registers a vector, 8 of fp32.
 TESSERA_HD constexpr bool loads_weights_first(const Config& c) {
@@ -204,7 +217,7 @@ TESSERA_HD constexpr bool loads_weights_first(const Config& c) {
   return c.turns_of_row == 1 && weights > 0 && weights * vectors_of_thread(c) * dtype_bytes(c.dtype) <= 4;
 }
 TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
-  return vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
+  return !keeps_as_read(c) && vectors_of_thread(c) * dtype_bytes(c.dtype) <= 8;
 }
 
 // CTAs of an SM, for __launch_bounds__: 64 registers a thread for rows that take few, 128 for others. Streams take 40

@@ -420,6 +420,9 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
   CHECK(kernel({{"columns", "131072"}}) == "tessera_rows_sm90a_bf16_c131072_residual_store_rmsnorm_same_t4096x1_ctas4");
   CHECK(kernel({{"columns", "128"}, {"chain", "rope(halves)"}}) ==
         "tessera_rows_sm90a_bf16_c128_rope_halves_same_t8x32");
+  // A norm alone: CTAs of one wide row.
+  CHECK(kernel({{"columns", "7168"}, {"chain", "rmsnorm+bf16"}}) ==
+        "tessera_rows_sm90a_bf16_c7168_rmsnorm_bf16_t128x1");
   CHECK(kernel({{"chain", "factor+factor+factor+factor+factor+factor+rmsnorm+rmsnorm+rmsnorm+rmsnorm+rmsnorm+f32"}})
             .find("_t") != std::string::npos);
 }
