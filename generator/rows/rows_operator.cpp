@@ -34,7 +34,8 @@ namespace {
 
 constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024, 2048, 4096, 8192};
 constexpr int kCtasOfRow[] = {1, 2, 4, 8};
-constexpr int kRowsOfProduct[] = {128, 64};
+// Threads a row and rows a CTA.
+constexpr int kProducts[][2] = {{2, 128}, {2, 64}, {rows::kThreadsOfTile, rows::kRowsOfWarp}};
 constexpr int kMostHeld = kMaxThreads * rows::kMaxCtas * rows::kMaxVectors * rows::kVector, kVectorsOfTurn = 4;
 constexpr int kThreadsOfCta = 256, kFewThreadsOfCta = 64, kLeastShared = 512, kLeastOfShare = 128;
 constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thread has on its way
@@ -140,11 +141,11 @@ void RowsOperator::require_facts(const Rows& problem) {
 std::vector<Config> RowsOperator::candidates(const Rows& problem) {
   std::vector<Config> list;
   if (ends_in_product(problem.chain)) {
-    for (const int rows : kRowsOfProduct)
+    for (const auto& [threads, rows] : kProducts)
       list.push_back({.dtype = problem.dtype,
                       .columns = problem.columns,
                       .conversion = conversion_of(problem.arch),
-                      .threads_of_row = problem.threads_of_row.value_or(2),
+                      .threads_of_row = problem.threads_of_row.value_or(threads),
                       .rows_of_cta = problem.rows_of_cta.value_or(rows),
                       .ctas_of_row = problem.ctas_of_row.value_or(1),
                       .chain = problem.chain});
@@ -180,7 +181,10 @@ std::vector<Config> RowsOperator::candidates(const Rows& problem) {
 
 double RowsOperator::score(const Config& config, const Rows& problem) {
   // Warps without rows help to split the weights alone; those of eight fill a multiprocessor twice.
-  if (ends_in_product(config.chain)) return config.rows_of_cta == kRowsOfProduct[0] ? 1 : 0.5;
+  if (ends_in_product(config.chain)) {
+    if (rows::shares_tiles(config)) return is_shared_hint(problem) ? 1.5 : 0.25;
+    return config.rows_of_cta == kProducts[0][1] ? 1 : 0.5;
+  }
   const double covered =
       static_cast<double>(config.columns) / (static_cast<double>(rows::vectors_of_thread(config)) *
                                              config.turns_of_row * config.threads_of_row * rows::kVector);
@@ -305,6 +309,9 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::product_beside_others:
       return fmt::format("mhc_post(product) in a chain of {}: it stands alone", counted(verdict.found, "part"));
     case Rule::product_rows:
+      if (rows::shares_tiles(config))
+        return fmt::format("{} rows in a CTA: with mhc_post(product) and {} threads a row {} needed", found,
+                           config.threads_of_row, bound);
       return fmt::format("{} rows in a CTA: with mhc_post(product) multiples of {} up to 256", found, bound);
     case Rule::product_smem:
       return fmt::format("{} rows in a CTA, for which {} bytes of shared memory are too few: take fewer rows", found,
@@ -332,11 +339,15 @@ void RowsOperator::describe(const Config& config, Plan& plan) {
     plan.operands.push_back(std::move(operand));
   }
   plan.smem_bytes = rows::smem_bytes(config);
-  if (ends_in_product(config.chain)) {
+  if (rows::shares_tiles(config)) {
+    plan.smem.push_back({"sums of warps", 0, plan.smem_bytes, 1, {}});
+  } else if (ends_in_product(config.chain)) {
     plan.smem.push_back({"weights, split", 0, rows::kSplitBytes, 1, {}});
     const int ring = rows::ring_of_product(config), stages = rows::stages_of_product(config);
     plan.smem.push_back({"mix of rows", rows::kSplitBytes, ring - rows::kSplitBytes, 1, {}});
     plan.smem.push_back({"streams", ring, plan.smem_bytes - ring, stages, {}});
+  }
+  if (ends_in_product(config.chain)) {
     plan.roles = {
         {.name = "rows", .first_warp = 0, .warps = rows::threads_of_cta(config) / rows::kWarp, .registers = 0}};
     return;

@@ -4,6 +4,7 @@
 
 #include "common/illegal_config.cuh"
 #include "ptx/griddepcontrol.cuh"
+#include "rows/few_products.cuh"
 #include "rows/product.cuh"
 #include "rows/sinks.cuh"
 #include "rows/sources.cuh"
@@ -326,6 +327,7 @@ __device__ __forceinline__ void kernel(const Params& p) {
   ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
   if constexpr (ends_in_product(C.chain)) {
     ptx::griddepcontrol_wait();
+    if constexpr (shares_tiles(C)) return multiply_few_streams<C>(p);
     multiply_streams<C>(p);
     return;
   }

@@ -333,16 +333,16 @@ __device__ __forceinline__ void pre_of_sums(const Params& p, const PreSums& sums
 }
 
 // The mixes of a CTA's rows, which the next mhc_post takes: these CTAs have no other work, since Sinkhorn's iterations
-// are long. A row has kLanesOfMix lanes, of which every eight go through parts in turn: the first six add four columns
-// each, the seventh adds squares.
+// are long. A row has lanes_of_mix() lanes, of which every eight go through parts in turn: the first six add four
+// columns each, the seventh adds squares.
 template <Config C>
 __device__ __forceinline__ void make_mixes(const Params& p) {
   constexpr RowStep S = C.chain.steps[source_step(C.chain)];
-  constexpr int kOfPart = 8, kTogether = kLanesOfMix / kOfPart, kLoaders = kMixColumns / 4;
+  constexpr int kLanes = lanes_of_mix(C), kOfPart = 8, kTogether = kLanes / kOfPart, kLoaders = kMixColumns / 4;
+  constexpr int kUnderWay = kLanes == kWarp ? 14 : 8;
   const StepParams& step = p.steps[source_step(C.chain)];
-  const int lane = static_cast<int>(threadIdx.x) % kLanesOfMix, member = lane % kOfPart;
-  const long long row =
-      static_cast<long long>(blockIdx.x) * rows_of_mix(C) + static_cast<int>(threadIdx.x) / kLanesOfMix;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes, member = lane % kOfPart;
+  const long long row = static_cast<long long>(blockIdx.x) * rows_of_mix(C) + static_cast<int>(threadIdx.x) / kLanes;
   const bool is_live = row < p.rows;
   float sums[4] = {};
   if (is_live && member <= kLoaders) {
@@ -350,7 +350,7 @@ __device__ __forceinline__ void make_mixes(const Params& p) {
     const float* const from = is_squares ? static_cast<const float*>(step.in2) + row
                                          : static_cast<const float*>(step.in) + row * kMixColumns + 4 * member;
     const long long apart = static_cast<long long>(p.rows) * (is_squares ? 1 : kMixColumns);
-#pragma unroll 8
+#pragma unroll kUnderWay
     for (int part = lane / kOfPart; part < parts_of(step); part += kTogether) {
       ptx::Vector4 v = {0, 0, 0, 0};
       if (is_squares) {
@@ -365,7 +365,7 @@ __device__ __forceinline__ void make_mixes(const Params& p) {
     }
   }
 #pragma unroll
-  for (int distance = kOfPart; distance < kLanesOfMix; distance *= 2) {
+  for (int distance = kOfPart; distance < kLanes; distance *= 2) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums[i] += __shfl_xor_sync(kAllLanes, sums[i], distance);
   }

@@ -49,7 +49,8 @@
 // mhc_post with a product divides its work otherwise: a warp has 16 rows at a time and kPartColumns columns of x and of
 // each stream, a CTA the same columns of rows_of_cta rows, and then of those gridDim.y times as many further; the sums
 // over these columns are a part of the product. threads_of_row is 2. Grid {parts_of_product(), min(ceil(rows /
-// rows_of_cta), most_turns()), 1}.
+// rows_of_cta), most_turns()), 1}. Of few rows threads_of_row is 16, rows_of_cta too: all warps have the same 16 rows,
+// each a quarter of the columns and two of the streams that come out.
 #pragma once
 
 #include "spec/kernel_parts.h"
@@ -148,10 +149,16 @@ TESSERA_HD constexpr int barriers_end(const Config& c) {
 inline constexpr int kPartColumns = 128, kRowsOfWarp = 16, kMixTiles = kMixColumns / 8;
 inline constexpr int kSplitBytes = kMixColumns * kStreams * kPartColumns * 4;
 TESSERA_HD constexpr int parts_of_product(int columns) { return static_cast<int>(ceil_div(columns, kPartColumns)); }
+// Few rows: threads for each row of a tile, and sums of a lane that its CTA's warps add.
+inline constexpr int kThreadsOfTile = 16, kSumsOfTile = 4 * kMixTiles + 2;
+TESSERA_HD constexpr bool shares_tiles(const Config& c) {
+  return ends_in_product(c.chain) && c.threads_of_row == kThreadsOfTile;
+}
 // CTAs that share the rows of a part: of those that hold Hopper's multiprocessors alone three times as many in all, or
-// a few less, of others as many as it holds at a time.
+// a few less, of others as many as it holds at a time. Of few rows each multiprocessor has one, which reads its weights
+// once for two tiles (64 rows of 7,168 columns on an H200: 7.7 us, 8.7 with a CTA for each tile).
 TESSERA_HD constexpr int most_turns(const Config& c) {
-  const int turns = (c.rows_of_cta <= 64 ? 2 : 3) * 132 / parts_of_product(c.columns);
+  const int turns = (shares_tiles(c) ? 1 : c.rows_of_cta <= 64 ? 2 : 3) * 132 / parts_of_product(c.columns);
   return turns < 1 ? 1 : turns < 16 ? turns : 16;
 }
 // What a row takes of its mix, then blocks of 32 columns that are on their way to a warp: 16 rows of x and of each
@@ -167,13 +174,15 @@ TESSERA_HD constexpr int stages_of_product(const Config& c) {
   return fit < kMostStages ? fit : kMostStages;
 }
 // mhc_pre of a product: the sums that pre is made of, of each warp that takes parts, lie behind the sums over rows.
-// Mixes are written by CTAs of their own, in front of those of rows, where a row has kLanesOfMix lanes.
-inline constexpr int kTotals = kMixColumns + 1, kTotalsFloats = 8, kMostSlices = 4, kLanesOfMix = 16;
+// Mixes are written by CTAs of their own, in front of those of rows, where a row has 16 lanes, of few rows 32, so that
+// a lane's loads of all parts are on their way at once.
+inline constexpr int kTotals = kMixColumns + 1, kTotalsFloats = 8, kMostSlices = 4;
+TESSERA_HD constexpr int lanes_of_mix(const Config& c) { return c.ctas_of_row > 1 ? 32 : 16; }
 TESSERA_HD constexpr int slices_of_totals(const Config& c) {
   const int warps = c.threads_of_row / c.ctas_of_row / kWarp;
   return warps <= 1 ? 0 : warps < kMostSlices ? warps : kMostSlices;
 }
-TESSERA_HD constexpr int rows_of_mix(const Config& c) { return threads_of_cta(c) / kLanesOfMix; }
+TESSERA_HD constexpr int rows_of_mix(const Config& c) { return threads_of_cta(c) / lanes_of_mix(c); }
 TESSERA_HD constexpr int mix_ctas(const Config& c, int rows) {
   return static_cast<int>(ceil_div(rows, rows_of_mix(c) * c.ctas_of_row)) * c.ctas_of_row;
 }
@@ -181,22 +190,13 @@ TESSERA_HD constexpr int mix_ctas(const Config& c, int rows) {
 inline constexpr int kRemixOfStream = 8, kRemixFloats = kStreams * kRemixOfStream;
 TESSERA_HD constexpr int remix_at(const Config& c) { return static_cast<int>(round_up(barriers_end(c), 16)); }
 TESSERA_HD constexpr int smem_bytes(const Config& c) {
+  if (shares_tiles(c)) return kThreadsOfTile * kRowsOfWarp * kSumsOfTile * 4;
   if (ends_in_product(c.chain))
     return ring_of_product(c) + stages_of_product(c) * (c.rows_of_cta / kRowsOfWarp) * kBlockBytes;
   if (begins_with_product(c.chain)) return remix_at(c) + c.rows_of_cta * slices_of_totals(c) * kTotalsFloats * 4;
   return has_part(c.chain, RowPart::mhc_post) ? remix_at(c) + c.rows_of_cta * kRemixFloats * 4 : barriers_end(c);
 }
 
-// Tensors of weights that a step takes.
-TESSERA_HD constexpr int weights_of_step(const RowStep& step) {
-  if (step.kind != RowPart::rmsnorm && step.kind != RowPart::layernorm) return 0;
-  return (step.has_weight ? 1 : 0) + (step.kind == RowPart::layernorm ? 1 : 0);
-}
-TESSERA_HD constexpr int weights_before(const RowChain& chain, int step) {
-  int weights = 0;
-  for (int i = 0; i < step; ++i) weights += weights_of_step(chain.steps[i]);
-  return weights;
-}
 // Whether a wide row's norm comes first: its threads keep what they read as it is, in half of the registers, until the
 // sum is known, and CTAs have one row.
 TESSERA_HD constexpr bool keeps_as_read(const Config& c) {
@@ -210,6 +210,16 @@ TESSERA_HD constexpr bool keeps_as_read(const Config& c) {
   return false;
 }
 
+// Tensors of weights that a step takes.
+TESSERA_HD constexpr int weights_of_step(const RowStep& step) {
+  if (step.kind != RowPart::rmsnorm && step.kind != RowPart::layernorm) return 0;
+  return (step.has_weight ? 1 : 0) + (step.kind == RowPart::layernorm ? 1 : 0);
+}
+TESSERA_HD constexpr int weights_before(const RowChain& chain, int step) {
+  int weights = 0;
+  for (int i = 0; i < step; ++i) weights += weights_of_step(chain.steps[i]);
+  return weights;
+}
 // Whether all norms' weights are loaded before x, and if not, whether they are before a norm's sum is known: they take
 // 4 registers a vector, 8 of fp32.
 TESSERA_HD constexpr bool loads_weights_first(const Config& c) {
@@ -224,6 +234,7 @@ TESSERA_HD constexpr bool loads_weights_early(const Config& c) {
 // for each vector and those of their mix, tokens that are compressed 64 to 96.
 TESSERA_HD constexpr int min_ctas(const Config& c) {
   if (c.ctas_of_row > 1) return 1;
+  if (shares_tiles(c)) return 1;
   if (ends_in_product(c.chain)) return threads_of_cta(c) >= 256 ? 1 : 256 / threads_of_cta(c);
   const int vectors = vectors_of_thread(c);
   const bool has_streams = has_part(c.chain, RowPart::mhc_post);
@@ -412,10 +423,12 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_step(const Config& c, int number)
 TESSERA_HD constexpr Verdict<Rule> why_invalid_product(const Config& c) {
   if (c.dtype != DType::bf16) return {Rule::product_not_bf16, dtype_bytes(c.dtype), 2};
   if (step_count(c.chain) != 1) return {Rule::product_beside_others, step_count(c.chain), 1};
+  if (c.threads_of_row != 2 && c.threads_of_row != kThreadsOfTile)
+    return {Rule::threads_not_power_of_two, c.threads_of_row, 2};
+  if (shares_tiles(c) && c.rows_of_cta != kRowsOfWarp) return {Rule::product_rows, c.rows_of_cta, kRowsOfWarp};
   if (c.rows_of_cta < kRowsOfWarp || c.rows_of_cta % kRowsOfWarp != 0 || c.rows_of_cta > 256)
     return {Rule::product_rows, c.rows_of_cta, kRowsOfWarp};
   if (stages_of_product(c) < 2) return {Rule::product_smem, c.rows_of_cta, smem_of_product(c)};
-  if (c.threads_of_row != 2) return {Rule::threads_not_power_of_two, c.threads_of_row, 2};
   return c.ctas_of_row == 1 ? Verdict<Rule>{} : Verdict<Rule>{Rule::ctas_out_of_range, c.ctas_of_row, 1};
 }
 

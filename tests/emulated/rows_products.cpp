@@ -16,10 +16,11 @@ using emulator::Schedule;
 using reference::Fill;
 using testing::find_compiler;
 
-Rows post(const char* arch, int columns, std::optional<int> rows_of_cta = {}) {
+Rows post(const char* arch, int columns, std::optional<int> rows_of_cta = {}, std::optional<int> threads = {}) {
   return {.arch = Arch::parse(arch),
           .columns = columns,
           .chain = parse_row_chain("mhc_post(product)"),
+          .threads_of_row = threads,
           .rows_of_cta = rows_of_cta};
 }
 
@@ -29,11 +30,15 @@ TEST_CASE("rows: streams and their product, on every target") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   std::uint64_t seed = 300;
-  for (const auto& [arch, columns, rows_of_cta] :
-       {std::tuple("sm_90a", 136, 16), std::tuple("sm_100a", 320, 64), std::tuple("sm_120a", 8, 32),
-        std::tuple("sm_103a", 128, 48), std::tuple("sm_121a", 72, 64), std::tuple("sm_90a", 264, 128)}) {
+  constexpr int kTogether = rows::kThreadsOfTile;  // all warps of a CTA on the same 16 rows
+  for (const auto& [arch, columns, rows_of_cta, threads] :
+       {std::tuple("sm_90a", 136, 16, 2), std::tuple("sm_100a", 320, 64, 2), std::tuple("sm_120a", 8, 32, 2),
+        std::tuple("sm_103a", 128, 48, 2), std::tuple("sm_121a", 72, 64, 2), std::tuple("sm_90a", 264, 128, 2),
+        std::tuple("sm_90a", 200, 16, kTogether), std::tuple("sm_120a", 128, 16, kTogether),
+        std::tuple("sm_100a", 72, 16, kTogether)}) {
     CAPTURE(std::string(arch));
-    const Rows problem = post(arch, columns, rows_of_cta);
+    CAPTURE(threads);
+    const Rows problem = post(arch, columns, rows_of_cta, threads);
     EmulatedDevice device({.arch = arch, .detects_races = true});
     const Plan plan = make_plan(problem);
     const Launcher launcher(device, plan.launch, compiler->compile(emit(plan)));
@@ -111,6 +116,7 @@ struct Slip {
   const char *from, *to;
   const char* chain;
   const char* cause;
+  Hint rows = kUnknownHint;
 };
 constexpr Slip kSlips[] = {
     {"rows/product.cuh", "ptx::mma_m16n8k16<C.dtype>(sums[tile], a, b.z, b.w);", "", "mhc_post(product)",
@@ -119,6 +125,10 @@ constexpr Slip kSlips[] = {
      "neighbouring rows of mix_weight are exchanged"},
     {"rows/product.cuh", "fmaf(comb[s][to],", "fmaf(comb[to][s],", "mhc_post(product)",
      "comb is taken by columns, not by rows"},
+    {"rows/few_products.cuh", "ptx::mma_m16n8k16<C.dtype>(sums[tile], a, second[0], second[1]);", "",
+     "mhc_post(product)", "mix_weight is taken as one bf16 number", 37},
+    {"rows/few_products.cuh", "(8 * tile + group)", "(8 * tile + (group ^ 1))", "mhc_post(product)",
+     "neighbouring rows of mix_weight are exchanged", 37},
     {"rows/product.cuh", "return step.parts;", "return step.parts - 1;", "mhc_pre(product)+f32",
      "the last part of product is left out"},
     {"rows/steps.cuh", "for (int i = 1; i < kIterations; ++i) {", "for (int i = 2; i < kIterations; ++i) {",
@@ -140,7 +150,7 @@ TEST_CASE("rows: planted slips of mHC's products are seen, and named") {
     REQUIRE(at != std::string::npos);
     if (!sample.takes()) continue;
     text.replace(at, std::string_view(slip.from).size(), slip.to);
-    const Rows problem{.columns = 256, .chain = parse_row_chain(slip.chain)};
+    const Rows problem{.columns = 256, .chain = parse_row_chain(slip.chain), .rows = slip.rows};
     const Plan plan = make_plan(problem);
     EmulatedDevice device({.arch = "sm_90a"});
     const Launcher launcher(device, plan.launch, compiler->compile(emit(plan, {{slip.file, text}})));

@@ -320,6 +320,8 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
     CHECK(error.notes()[0] == "rmsnorm+rope(448..575)+bf16");
     CHECK(error.notes()[1] == "        ^^^^^^^^^^^^^^");
   }
+  CHECK(unsupported({{"chain", "mhc_post(product)"}, {"threads_of_row", "16"}, {"rows_of_cta", "32"}})
+            .ends_with("32 rows in a CTA: with mhc_post(product) and 16 threads a row 16 needed"));
   CHECK(unsupported({{"chain", "mhc_post(product)"}, {"rows_of_cta", "512"}})
             .ends_with("512 rows in a CTA: with mhc_post(product) multiples of 16 up to 256"));
   CHECK(unsupported({{"chain", "mhc_post(product)"}, {"rows_of_cta", "256"}})
@@ -423,6 +425,12 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
   // A norm alone: CTAs of one wide row.
   CHECK(kernel({{"columns", "7168"}, {"chain", "rmsnorm+bf16"}}) ==
         "tessera_rows_sm90a_bf16_c7168_rmsnorm_bf16_t128x1");
+  // Of few rows all warps of a CTA have the same tile of mhc_post's product.
+  CHECK(kernel({{"chain", "mhc_post(product)"}}) == "tessera_rows_sm90a_bf16_c4096_mhc_post_product_t2x128");
+  CHECK(kernel({{"chain", "mhc_post(product)"}, {"rows", "64"}}) ==
+        "tessera_rows_sm90a_bf16_c4096_mhc_post_product_t16x16");
+  CHECK(kernel({{"chain", "mhc_post(product)"}, {"rows", "65"}}) ==
+        "tessera_rows_sm90a_bf16_c4096_mhc_post_product_t2x128");
   CHECK(kernel({{"chain", "factor+factor+factor+factor+factor+factor+rmsnorm+rmsnorm+rmsnorm+rmsnorm+rmsnorm+f32"}})
             .find("_t") != std::string::npos);
 }
