@@ -102,6 +102,10 @@ def append_pages(rows, dtype):
             "positions": torch.arange(tokens, device="cuda", dtype=torch.int32), "slots": torch.arange(tokens, device="cuda", dtype=torch.int32)}
 
 
+def rope_only(rows):
+    return {"x": normal(rows, 128), "y": empty(rows, 128), "positions": torch.arange(rows // HEADS, device="cuda", dtype=torch.int32)}
+
+
 def residual_norm(rows):
     return {"x": normal(rows, D), "residual": normal(rows, D), "weight": normal(D), "residual_out": empty(rows, D), "y": empty(rows, D)}
 
@@ -201,11 +205,20 @@ def swiglu_formula(x, **_):
     return {"y": (torch.nn.functional.silu(gate) * up).to(BF16)}
 
 
-def append_formula(x, x2, positions, **_):
+def turned_halves(x, positions):
+    """x: [tokens, heads, columns]."""
     half = x.shape[-1] // 2
     angle = positions[:, None, None] * 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
     a, b = x.float().chunk(2, -1)
-    k = torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+    return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+
+def rope_only_formula(x, positions, **_):
+    return {"y": turned_halves(x.unflatten(0, (-1, HEADS)), positions).flatten(0, 1).to(BF16)}
+
+
+def append_formula(x, x2, positions, **_):
+    k = turned_halves(x, positions)
     in_pages = lambda t: torch.nn.functional.pad(t, (0, 0, 0, 0, 0, -t.shape[0] % PAGE)).unflatten(0, (-1, PAGE))
     return {"y": in_pages(k).to(BF16), "y2": in_pages(x2)}
 
@@ -236,13 +249,26 @@ def infer_swiglu(s):
     return lambda: flashinfer.activation.silu_and_mul(s["x"], out)
 
 
+def turns_of(tokens, columns):
+    """FlashInfer's table of cosines and sines."""
+    angle = torch.arange(tokens, device="cuda")[:, None] * 10000.0 ** (-torch.arange(columns // 2, device="cuda") / (columns // 2))
+    return torch.cat((angle.cos(), angle.sin()), -1).float()
+
+
+def infer_rope(s):
+    """In place, by its table; it takes q and k: of the same heads the last is k."""
+    tokens, columns = len(s["positions"]), s["x"].shape[-1]
+    x, turns = s["x"].clone().view(tokens, -1), turns_of(tokens, columns)
+    q, k = x[:, :-columns], x[:, -columns:]
+    return lambda: flashinfer.rope.apply_rope_with_cos_sin_cache_inplace(s["positions"], q, k, columns, turns, True)
+
+
 def infer_append(s):
     """RoPE in place and the append, two launches, over one sequence of all tokens."""
     tokens, columns = s["x"].shape[0], s["x"].shape[-1]
     k, q, caches = s["x"].clone().flatten(1), normal(tokens, columns), (torch.empty_like(s["y"]), torch.empty_like(s["y2"]))
     int32 = lambda values: torch.tensor(values, device="cuda", dtype=torch.int32)
-    angle = torch.arange(tokens, device="cuda")[:, None] * 10000.0 ** (-torch.arange(columns // 2, device="cuda") / (columns // 2))
-    turns = torch.cat((angle.cos(), angle.sin()), -1).float()
+    turns = turns_of(tokens, columns)
     batch, pages = torch.zeros(tokens, device="cuda", dtype=torch.int32), pages_of(tokens)
     indices, starts, last = int32(list(range(pages))), int32([0, pages]), int32([tokens - (pages - 1) * PAGE])
 
@@ -270,6 +296,7 @@ CASES = [
     Case("mHC mix + pre + RMSNorm + MXFP8", "mhc_pre(product)+rmsnorm+mxfp8", D, mhc_pre_product, None, False),
     Case("RMSNorm", "rmsnorm+bf16", D, norm_only, norm_only_formula, library=infer_norm),
     Case("SwiGLU", "gate(silu)+bf16", I, swiglu, swiglu_formula, library=infer_swiglu),
+    Case("RoPE", "rope(halves)+bf16", 128, rope_only, rope_only_formula, library=infer_rope, heads=HEADS),
 ]
 OUTPUTS = ("residual_out", "product", "sum_squares", "mix_out", "streams_out", "y", "y2", "y_scales", "y2_scales")
 
@@ -295,7 +322,7 @@ def cell(library, case, rows, pins, repeat, has_peers):
     torch.cuda.synchronize()
     if case.formula is not None:
         for name, expected in case.formula(**{k: v for k, v in one.items() if k not in OUTPUTS}).items():
-            share = wrong_share(*(live(t, rows) if case.heads > 1 else t for t in (one[name], expected)))
+            share = wrong_share(*(live(t, rows) if "append_kv" in case.chain else t for t in (one[name], expected)))
             if share > 1e-4:
                 sys.exit(f"{case.name}, {rows} rows: {share:.1e} of {name} differs")
     halves = [(torch.empty(bytes_ // 2, device="cuda", dtype=torch.uint8), torch.empty(bytes_ // 2, device="cuda", dtype=torch.uint8))

@@ -70,7 +70,7 @@ class Cases(unittest.TestCase):
     def test_lists_and_goes_on(self):
         with program(ROWS) as rows:
             self.assertIn(f"{len(cases('x', True))} cases", rows.run("--dry-run")[0])
-            words = ("--only", "chain-swiglu", "--seconds", "85")
+            words = ("--only", "chain-swiglu", "--seconds", "40")
             self.assertEqual(rows.run(*words)[1], 3)
             self.assertEqual(rows.run(*words)[1], 0)
             self.assertEqual(len(rows.calls()), 2)
