@@ -163,6 +163,7 @@ class RunGemm final : public RunOperator {
     check.alpha = flags.alpha * value_or(inputs, "scale_a", 1) * value_or(inputs, "scale_b", 1);
     check.beta = flags.beta;
     check.facts = facts;
+    if (facts.d_scale_block != ScaleBlock::none) check.sfd = outputs.at("sfd").view();
     check.split_k = tiles.split_k;
     check.is_exact = is_exact(flags);
     check.judges_rel_error = flags.arrays.empty();

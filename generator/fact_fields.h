@@ -11,7 +11,8 @@ namespace tessera {
 template <bool kHasAccumulation, class Visit>
 void visit_facts(const ProductFacts& facts, Visit&& visit) {
   const auto& [a_type, b_type, a_layout, b_layout, d_dtype, accumulation, c, bias, activation, gate, interleave,
-               gate_activation, gate_limit, d_format, grouping, a_scale_block, b_scale_block, gather] = facts;
+               gate_activation, gate_limit, d_format, grouping, a_scale_block, b_scale_block, gather, d_scale_block,
+               d_scale_values] = facts;
   visit("a_type", a_type);
   visit("b_type", b_type);
   visit("a_layout", a_layout);
@@ -30,6 +31,8 @@ void visit_facts(const ProductFacts& facts, Visit&& visit) {
   visit("a_scale_block", a_scale_block);
   visit("b_scale_block", b_scale_block);
   visit("gather", gather);
+  visit("d_scale_block", d_scale_block);
+  visit("d_scale_values", d_scale_values);
 }
 
 /// visit("head_dim", 128), ..., in the order of JSON. The structured binding fails to compile when there is a fact

@@ -62,6 +62,7 @@ struct GemmCheck {
   int split_k = 1;
   int k_groups = 1;  ///< of each part of a split k: sums of steps in turn, added up in their order
   std::optional<TensorSums> sums{};
+  std::optional<TensorView> sfd{};  ///< check_plain_or_gated: factors of an e4m3 d [l, m, ceil(n / 128)], an output
   bool is_exact = false;  ///< all sums are whole numbers that the accumulators hold: only the output rounds
   bool judges_rel_error = true;
   int tile_m = 128, tile_n = 128;                          ///< of the kernel: edges to sample

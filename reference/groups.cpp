@@ -29,8 +29,9 @@ void merge(Comparison& all, const Comparison& of_group, std::int64_t number) {
   all.rows_total += of_group.rows_total;
 }
 
-/// Rows of d that are in no group.
-void check_untouched(Grouping grouping, const std::vector<GroupRows>& groups, const TensorView& d, Comparison& all) {
+/// Rows of d, or of its factors, that are in no group.
+void check_untouched(const char* name, Grouping grouping, const std::vector<GroupRows>& groups, const TensorView& d,
+                     Comparison& all) {
   std::vector<bool> is_of_group(static_cast<std::size_t>(d.shape[0] * d.shape[1]));
   for (std::size_t g = 0; g < groups.size(); ++g)
     for (std::int64_t r = 0; r < groups[g].rows; ++r) {
@@ -38,15 +39,18 @@ void check_untouched(Grouping grouping, const std::vector<GroupRows>& groups, co
       is_of_group[static_cast<std::size_t>(matrix * d.shape[1] + groups[g].first + r)] = true;
     }
   std::int64_t written = 0;
-  const std::int64_t bytes = d.shape[2] * dtype_bytes(d.dtype);
+  const std::int64_t bytes = dtype_bytes(d.dtype);
   for (std::size_t i = 0; i < is_of_group.size(); ++i) {
     if (is_of_group[i]) continue;
     const auto row = static_cast<std::int64_t>(i);
-    const std::byte* const at =
-        d.data + (row / d.shape[1] * d.strides[0] + row % d.shape[1] * d.strides[1]) * dtype_bytes(d.dtype);
-    written += std::all_of(at, at + bytes, [](std::byte b) { return b == std::byte{kPoisonByte}; }) ? 0 : 1;
+    const std::byte* const at = d.data + (row / d.shape[1] * d.strides[0] + row % d.shape[1] * d.strides[1]) * bytes;
+    bool is_untouched = true;
+    for (std::int64_t c = 0; c < d.shape[2]; ++c)
+      is_untouched = is_untouched && std::all_of(at + c * d.strides[2] * bytes, at + (c * d.strides[2] + 1) * bytes,
+                                                 [](std::byte b) { return b == std::byte{kPoisonByte}; });
+    written += is_untouched ? 0 : 1;
   }
-  if (written > 0) all.problems.push_back(fmt::format("d: {} rows that are in no group were written", written));
+  if (written > 0) all.problems.push_back(fmt::format("{}: {} rows that are in no group were written", name, written));
 }
 
 /// What a mistake takes in place of a group's operands: another group's b, rows of a that the list does not name.
@@ -162,14 +166,14 @@ Comparison check_groups(Grouping grouping, const TensorView& groups, const Tenso
     if (group.rows == 0) continue;
     merge(all, check(number, matrix, group, rows_of(d, matrix, group.first, group.rows)), number);
   }
-  check_untouched(grouping, rows, d, all);
+  check_untouched("d", grouping, rows, d, all);
   all.pass = all.problems.empty();
   return all;
 }
 
 Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const GemmInputs& inputs,
                               const TensorView& d, const GemmCheck& check, const std::optional<TensorView>& indices) {
-  return check_groups(
+  Comparison all = check_groups(
       grouping, groups, d,
       [&](std::int64_t number, std::int64_t matrix, const GroupRows& rows, const TensorView& of_d) {
         std::vector<Tensor> listed;
@@ -190,8 +194,13 @@ Comparison check_grouped_gemm(Grouping grouping, const TensorView& groups, const
               of.rows};
         }
         if (inputs.sfb) in.sfb = {of_b(inputs.sfb->factors), inputs.sfb->rows};
-        return check_plain_or_gated(in, of_d, check, other_operands(inputs, in, number, matrix, rows, indices));
+        GemmCheck of_group = check;
+        if (check.sfd) of_group.sfd = rows_of(*check.sfd, matrix, rows.first, rows.rows);
+        return check_plain_or_gated(in, of_d, of_group, other_operands(inputs, in, number, matrix, rows, indices));
       });
+  if (check.sfd) check_untouched("sfd", grouping, group_rows(grouping, groups, d.shape[1]), *check.sfd, all);
+  all.pass = all.problems.empty();
+  return all;
 }
 
 }  // namespace tessera::reference

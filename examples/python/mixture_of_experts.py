@@ -1,11 +1,12 @@
 """A layer of experts, from hidden states to hidden states, without a number that comes back to the host; beside float64.
 
     python mixture_of_experts.py                 # small, NumPy arrays in the emulator: no GPU, no PyTorch
-    python mixture_of_experts.py --e4m3          # products of e4m3 with fp32 factors for blocks of 128 (DeepSeek's form)
+    python mixture_of_experts.py --e4m3          # products of e4m3 with fp32 factors for blocks of 128 (DeepSeek's form); the first one
+                                                 # has the gate, and quantises
     python mixture_of_experts.py --mxfp4         # weights of four bits, 16-bit activations; the gate in the first product
     python mixture_of_experts.py --gpu [--e4m3 | --mxfp4]  # 4,096 tokens of PyTorch on its device and stream
 
-Six launches: the router's product, the choice of experts with the lists of each expert's rows, a product for each
+At most six launches: the router's product, the choice of experts with the lists of each expert's rows, a product for each
 expert of its rows (which the kernel gathers by the list), the gate, a second product, and the weighted sum of a
 token's experts. docs/mixture-of-experts.md has them one by one.
 """
@@ -33,8 +34,10 @@ def experts(x, w, run, form):
     else:
         grouped |= {"dtype": "bf16"} | ({"b_dtype": "mxfp4"} if mxfp4 else {})
         a = {"a": x[None]}
-    gate = {"gate": "interleaved", "interleave": 8} if mxfp4 else {}
-    first, second = tessera.Kernel("gemm", gather="rows", **grouped, **gate), tessera.Kernel("gemm", **grouped)
+    gate = {"gate": "interleaved", "interleave": 8} if mxfp4 or e4m3 else {}
+    if e4m3:
+        gate |= {"d_dtype": "e4m3", "d_scale_block": "1x128"}
+    first, second = tessera.Kernel("gemm", gather="rows", **(grouped | gate)), tessera.Kernel("gemm", **grouped)
 
     def weights(name):
         if mxfp4:
@@ -44,9 +47,9 @@ def experts(x, w, run, form):
             return {"b": packed, "n": n}
         return {"b": w[name], "sfb": w[name + "_factors"]} if e4m3 else {"b": w[name]}
 
-    up = first(**a, **weights("up"), groups=lists["groups"], indices=lists["indices"][None], m=rows, **run)["d"][0]
-    gated = {"y": up} if mxfp4 else tessera.rows(up, "gate(silu)+" + ("e4m3" if e4m3 else "bf16"), **run)
-    a = {"a": gated["y"][None]} | ({"sfa": gated["y_scales"][None]} if e4m3 else {})
+    made = first(**a, **weights("up"), groups=lists["groups"], indices=lists["indices"][None], m=rows, **run)
+    gated = made["d"] if gate else tessera.rows(made["d"][0], "gate(silu)+bf16", **run)["y"][None]
+    a = {"a": gated} | ({"sfa": made["sfd"]} if e4m3 else {})
     down = second(**a, **weights("down"), groups=lists["groups"], **run)["d"][0]
     y = tessera.rows(down, f"combine({TOP_K})+f32", rows=tokens, indices=lists["slots"], weights=lists["topk_weights"], **run)["y"]
     return y, lists["topk_experts"], logits
@@ -66,16 +69,23 @@ def expected(x, w, chosen):
     return y, logits
 
 
-def blocks_of_128(weights):
-    """e4m3 codes of [experts, n, k] and a factor for each 128 x 128 of them, and what both stand for."""
+def turns(n, has_gate):
+    """Rows in the order that the product wants: where all of the gate stand before all of up, eight of each in turn."""
+    return numpy.arange(n).reshape(2, n // 16, 8).transpose(1, 0, 2).ravel() if has_gate else numpy.arange(n)
+
+
+def blocks_of_128(weights, has_gate):
+    """e4m3 codes of [experts, n, k], rows in turn, and a factor for each 128 x 128 of them; and what both stand for, in the order of weights."""
     import ml_dtypes
 
     count, n, k = weights.shape
-    blocks = weights.reshape(count, n // 128, 128, k // 128, 128)
+    order = turns(n, has_gate)
+    blocks = weights[:, order].reshape(count, n // 128, 128, k // 128, 128)
     factors = (numpy.abs(blocks).max((2, 4)) / 448).astype(numpy.float32)
     codes = (blocks / factors[:, :, None, :, None]).astype(ml_dtypes.float8_e4m3fn)
-    wide = codes.astype(numpy.float64) * factors[:, :, None, :, None]
-    return codes.reshape(weights.shape), factors, wide.reshape(weights.shape)
+    wide = numpy.empty_like(weights)
+    wide[:, order] = (codes.astype(numpy.float64) * factors[:, :, None, :, None]).reshape(weights.shape)
+    return codes.reshape(weights.shape), factors, wide
 
 
 def in_mxfp4(weights, has_gate):
@@ -90,7 +100,7 @@ def in_mxfp4(weights, has_gate):
     wide = (numpy.copysign(numbers[nearest], scaled) * numpy.exp2(power)[..., None]).reshape(weights.shape)
     codes = (nearest + 8 * numpy.signbit(scaled)).reshape(count, n, k).astype(numpy.uint8)
     scales = (power + 127).astype(numpy.uint8)
-    order = numpy.arange(n).reshape(2, n // 16, 8).transpose(1, 0, 2).ravel() if has_gate else numpy.arange(n)
+    order = turns(n, has_gate)
     packed = codes[:, order, 0::2] | codes[:, order, 1::2] << 4
     return numpy.ascontiguousarray(packed), numpy.ascontiguousarray(scales[:, order]), wide
 
@@ -116,7 +126,7 @@ def main() -> int:
     exact = {name: weights.astype(numpy.float64) for name, weights in w.items()}
     for name in ("up", "down"):
         if arguments.form == "e4m3":
-            w[name], w[name + "_factors"], exact[name] = blocks_of_128(exact[name])
+            w[name], w[name + "_factors"], exact[name] = blocks_of_128(exact[name], name == "up")
         elif arguments.form == "mxfp4":
             w[name], w[name + "_scales"], exact[name] = in_mxfp4(exact[name], name == "up")
     if arguments.gpu:

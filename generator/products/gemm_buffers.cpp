@@ -57,6 +57,18 @@ void add_buffer(const ProductMatrix& matrix, int alignment, LaunchPlan& launch) 
                             .alignment = alignment});
 }
 
+void add_factors(const ScaleBlocks& factors, LaunchPlan& launch) {
+  launch.buffers.push_back(
+      {.name = factors.name,
+       .role = factors.is_output ? BufferRole::output : BufferRole::input,
+       .dtype = "f32",
+       .shape = {Expression::parse(factors.is_one ? "1" : "l"), Expression::parse(factors.count()),
+                 Expression::parse(factors.blocks())},
+       .strides = {Expression::parse(factors.is_one ? factors.elements() : factors.stride("l")),
+                   Expression::parse(factors.stride(factors.rows)), Expression::parse(factors.stride(factors.along))},
+       .alignment = 4});
+}
+
 TensorMapRecipe matrix_map(const ProductMatrix& matrix, TensorMapType type, const GemmLaunch::Operand& operand) {
   TensorMapRecipe map;
   map.name = matrix.name;
@@ -196,12 +208,24 @@ std::string ScaleBlocks::stride(std::string_view dimension) const {
 }
 std::string ScaleBlocks::elements() const {
   // Whichever of the two is contiguous.
-  return fmt::format("max({} * {}, {} * ceil_div(k, {}))", stride(rows), count(), stride("k"), kScaleBlock);
+  return fmt::format("max({} * {}, {} * {})", stride(rows), count(), stride(along), blocks());
 }
+std::string ScaleBlocks::blocks() const { return fmt::format("ceil_div({}, {})", columns, kScaleBlock); }
 std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& p) {
   if (!p.has_scale_blocks) return {};
   return {{"sfa", "m", p.is_gathered ? "a_rows" : "m", p.facts.a_scale_block, matrix_a(p).is_one},
           {"sfb", "n", "n", p.facts.b_scale_block}};
+}
+std::vector<ScaleBlocks> d_scale_blocks(const GemmLaunch& p) {
+  if (p.facts.d_scale_block == ScaleBlock::none) return {};
+  return {{.name = "sfd",
+           .rows = "m",
+           .extent = "m",
+           .block = p.facts.d_scale_block,
+           .is_one = matrix_d(p).is_one,
+           .along = "n",
+           .columns = columns_of_d(p),
+           .is_output = true}};
 }
 
 std::string columns_of_d(const GemmLaunch& p) { return p.facts.gate == Gate::interleaved ? "ceil_div(n, 2)" : "n"; }
@@ -264,6 +288,7 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
                               .alignment = 4});
   }
   add_buffer(matrix_d(p), 16, launch);
+  for (const ScaleBlocks& factors : d_scale_blocks(p)) add_factors(factors, launch);
   if (is_quantized(p)) {
     launch.buffers.push_back(d_scales(p));
     if (facts.d_format == OutputFormat::nvfp4)
@@ -284,16 +309,7 @@ void add_product_buffers(const GemmLaunch& p, LaunchPlan& launch) {
     }
     launch.buffers.push_back(std::move(bias));
   }
-  for (const ScaleBlocks& factors : scale_blocks(p))
-    launch.buffers.push_back(
-        {.name = factors.name,
-         .role = BufferRole::input,
-         .dtype = "f32",
-         .shape = {Expression::parse(factors.is_one ? "1" : "l"), Expression::parse(factors.count()),
-                   expression("ceil_div(k, {})", kScaleBlock)},
-         .strides = {Expression::parse(factors.is_one ? factors.elements() : factors.stride("l")),
-                     Expression::parse(factors.stride(factors.rows)), Expression::parse(factors.stride("k"))},
-         .alignment = 4});
+  for (const ScaleBlocks& factors : scale_blocks(p)) add_factors(factors, launch);
   if (p.has_scale_b) launch.buffers.push_back(global_scale_buffer("scale_b", BufferRole::input, true));
   if (!p.has_tensor_scales) return;
   for (const char* const name : {"scale_a", "scale_b"})

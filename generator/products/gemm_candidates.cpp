@@ -256,6 +256,8 @@ bool leaves_registers(const Config& c) {
   if (gemm::blocks(c) == 2 && is_promoted && c.tile_n >= 128 && c.facts.bias != Bias::none &&
       gemm::is_8_bit(c.facts.d_dtype))
     return false;
+  // Nor for 128 columns that share a factor, nor do parts of k leave any.
+  if (gemm::has_d_factors(c) && ((gemm::blocks(c) == 2 && is_promoted) || c.split_k > 1)) return false;
   if (gemm::blocks(c) != 2 || c.tile_n <= 160) return true;
   return !gemm::is_swapped(c) && dtype_bytes(c.facts.d_dtype) == 2 && gemm::a_layout(c) == Layout::k_major &&
          gemm::b_layout(c) == Layout::k_major && !has_epilogue;

@@ -45,16 +45,19 @@ void add_sizes(const GemmLaunch& p, LaunchPlan& launch) {
     size(matrix.stride_l(), is_output ? 1 : 0, kMaxStride, expression("{} * max({}, 1)", matrix.pitch(), matrix.rows),
          fmt::format("elements of {} from one matrix to the next", matrix.name));
   }
-  for (const ScaleBlocks& scales : scale_blocks(p)) {
-    const std::string rows = scales.stride(scales.rows), k = scales.stride("k");
-    const std::string k_blocks = fmt::format("ceil_div(k, {})", kScaleBlock);
-    size(k, 0, kMaxStride, Expression(1),
-         fmt::format("numbers from a factor of {} to that of the next 128 of k", scales.name));
-    size(rows, 0, kMaxStride, Expression::parse(k_blocks),
+  std::vector<ScaleBlocks> factors = scale_blocks(p);
+  for (const ScaleBlocks& scales : d_scale_blocks(p)) factors.push_back(scales);
+  for (const ScaleBlocks& scales : factors) {
+    const int least = scales.is_output ? 1 : 0;
+    const std::string rows = scales.stride(scales.rows), blocks = scales.blocks();
+    size(scales.stride(scales.along), least, kMaxStride, Expression(1),
+         fmt::format("numbers from a factor of {} to that of the next 128 of {}", scales.name, scales.along));
+    size(rows, least, kMaxStride, scales.is_output ? expression("max({}, 1)", blocks) : Expression::parse(blocks),
          fmt::format("numbers from a factor of {} to that of the next {}", scales.name,
                      scales.block == ScaleBlock::of_row ? "row" : "128 rows"));
     if (scales.is_one) continue;
-    size(scales.stride("l"), 0, kMaxStride, Expression::parse(scales.elements()),
+    size(scales.stride("l"), least, kMaxStride,
+         scales.is_output ? expression("max({}, 1)", scales.elements()) : Expression::parse(scales.elements()),
          fmt::format("numbers of {} from one matrix to the next", scales.name));
   }
   size("num_sms", 1, kMaxSms, {}, "multiprocessors of the device: filled in by the launcher");
@@ -188,17 +191,18 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
     if (p.facts.gate == Gate::dual) pointer("scale_b2");
   }
   if (p.has_scale_b) pointer("scale_b");
-  std::vector<ScaleBlocks> blocks = scale_blocks(p);
-  if (p.is_swapped) std::reverse(blocks.begin(), blocks.end());
-  for (const ScaleBlocks& scales : blocks) {
+  const auto factors = [&](const ScaleBlocks& scales) {
     pointer(scales.name);
     for (const std::string_view dimension :
-         {std::string_view(scales.rows), std::string_view("k"), std::string_view("l")}) {
+         {std::string_view(scales.rows), std::string_view(scales.along), std::string_view("l")}) {
       const std::string stride = scales.stride(dimension);
       number(stride.c_str(), ParameterKind::i64,
              scales.is_one && dimension == "l" ? Expression(0) : Expression::parse(stride));
     }
-  }
+  };
+  std::vector<ScaleBlocks> blocks = scale_blocks(p);
+  if (p.is_swapped) std::reverse(blocks.begin(), blocks.end());
+  for (const ScaleBlocks& scales : blocks) factors(scales);
   number("m", ParameterKind::i32, Expression::parse(p.is_swapped ? "n" : "m"));
   number("n", ParameterKind::i32, Expression::parse(p.is_swapped ? "m" : "n"));
   for (const char* const size : {"k", "l"}) number(size, ParameterKind::i32, Expression::parse(size));
@@ -218,16 +222,18 @@ void add_parameters(const GemmLaunch& p, const std::vector<TensorMapRecipe>& map
       from(name, ParameterKind::pointer, p.is_swapped ? other_of(name) : name);
     if (p.facts.gate == Gate::dual) pointer("sfb2");
   }
-  if (p.has_a_map) return;
-  pointer("a");
-  if (p.is_gathered && p.scale_block > 0 && !is_plain) pointer("sfa");
-  if (p.is_gathered) pointer("indices");
-  number("lda", ParameterKind::i64, Expression::parse("lda"));
-  if (p.is_gathered) {
-    number("a_rows", ParameterKind::i32, Expression::parse("a_rows"));
-  } else {
-    number("a_stride_l", ParameterKind::i64, stride_l("a_stride_l"));
+  if (!p.has_a_map) {
+    pointer("a");
+    if (p.is_gathered && p.scale_block > 0 && !is_plain) pointer("sfa");
+    if (p.is_gathered) pointer("indices");
+    number("lda", ParameterKind::i64, Expression::parse("lda"));
+    if (p.is_gathered) {
+      number("a_rows", ParameterKind::i32, Expression::parse("a_rows"));
+    } else {
+      number("a_stride_l", ParameterKind::i64, stride_l("a_stride_l"));
+    }
   }
+  for (const ScaleBlocks& scales : d_scale_blocks(p)) factors(scales);
 }
 
 LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::vector<TensorMapRecipe>& maps) {

@@ -83,12 +83,17 @@ struct ScaleBlocks {
   const char* extent;  ///< how many
   ScaleBlock block;
   bool is_one = false;        ///< of groups that stand one behind the other: there is no other matrix
-  std::string count() const;  ///< of rows that have factors of their own
+  const char* along = "k";    ///< the other dimension in names
+  std::string columns = "k";  ///< its extent
+  bool is_output = false;
+  std::string blocks() const;  ///< along it
+  std::string count() const;   ///< of rows that have factors of their own
   std::string stride(std::string_view dimension) const;
   std::string elements() const;  ///< of a matrix, with what lies between
 };
-/// Of a and of b.
+/// Of a and of b; and of d.
 std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& product);
+std::vector<ScaleBlocks> d_scale_blocks(const GemmLaunch& product);
 
 void add_product_buffers(const GemmLaunch& product, LaunchPlan& launch);
 void add_product_maps(const GemmLaunch& product, LaunchPlan& launch);

@@ -73,6 +73,7 @@ bool GemmMmaOperator::serves(const Gemm& problem) {
 
 void GemmMmaOperator::require_facts(const Gemm& problem) {
   require_mma_sync_kind(problem);
+  require_no_factors_of_d(problem, "mma.sync");
   require_no_facts_of_wgmma(problem, true);
   require_epilogue_facts(problem);
   const Config c{.facts = product_facts(problem)};

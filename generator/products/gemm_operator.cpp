@@ -160,6 +160,14 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::tile_n_of_gate:
       return fmt::format("tile_n {}, a multiple of {} needed (whole turns of gate and up, and 16 columns of d)", found,
                          bound);
+    case Rule::columns_of_d_factors:
+      return fmt::format(
+          "{} columns of d for a CTA, a multiple of {} needed (they share a factor: d_scale_block): take tile_n {}",
+          found, bound, gemm::is_gated(config) ? "256" : "128 or 256");
+    case Rule::type_of_d_factors:
+      return fmt::format("d_scale_block with a d of {}: it is for d_dtype e4m3", to_word(config.facts.d_dtype));
+    case Rule::squares_of_d:
+      return "d_scale_block 128x128: a thread block has the columns of a square, not its rows; take 1x128";
     case Rule::operand_type:
       return why_no_instruction(to_word(config.facts.a_type), to_word(config.facts.b_type));
     case Rule::output_type:
@@ -252,7 +260,8 @@ std::string GemmOperator::kernel_name(Arch arch, const Config& c) {
   } else if (facts.accumulation == Accumulation::promoted) {
     name += "_promoted";
   }
-  if (d != a) name += fmt::format("_to_{}", d);
+  if (d != a || gemm::has_d_factors(c)) name += fmt::format("_to_{}", d);
+  if (gemm::has_d_factors(c)) name += facts.d_scale_values == ScaleValues::pow2 ? "_1x128_pow2" : "_1x128";
   name += fmt::format("_{}{}", facts.a_layout == Layout::k_major ? 'k' : 'm',
                       facts.b_layout == Layout::k_major ? 'k' : 'n');
   name += gate_and_groups_name(c.facts);
@@ -373,6 +382,7 @@ void GemmOperator::describe(const Config& config, Plan& plan) {
     read("sfa", "f32", facts.a_scale_block == ScaleBlock::of_row ? "of 128 of a's k" : "of 128 x 128 of a");
     read("sfb", "f32", facts.b_scale_block == ScaleBlock::of_row ? "of 128 of b's k" : "of 128 x 128 of b");
   }
+  if (gemm::has_d_factors(config)) read("sfd", "f32", "of 128 columns of d, as quantize_blocks has them");
   describe_smem(config, plan);
   plan.entry_registers = gemm::register_budget(config).entry;
   for (int i = 0; i < gemm::num_roles(config); ++i) {
@@ -400,11 +410,14 @@ std::string GemmOperator::call(const Config& config) {
   const bool has_scales = gemm::element_bytes(config) == 1;
   // What stands behind beta, as far as something is given.
   std::string rest;
-  if (is_dual || is_gathered || gemm::is_grouped(config))
+  const bool has_d_factors = gemm::has_d_factors(config);
+  if (is_dual || is_gathered || has_d_factors || gemm::is_grouped(config))
     rest = gemm::is_grouped(config) ? ", static_cast<const int*>(groups)" : ", nullptr";
   if (is_gathered) rest += ", a, static_cast<const int*>(indices), lda, a_rows";
-  if (is_dual && !is_gathered) rest += ", nullptr, nullptr, 0, 0";
+  if ((is_dual || has_d_factors) && !is_gathered) rest += ", nullptr, nullptr, 0, 0";
   if (is_dual) rest += fmt::format(", &b2, {}", has_scales ? "scale_b2" : "nullptr");
+  if (has_d_factors && !is_dual) rest += ", nullptr, nullptr";
+  if (has_d_factors) rest += ",\n       {sfd, sfd_stride_m, sfd_stride_n, sfd_stride_l}";
   return fmt::format(
       "tessera::gemm::kernel<kConfig>(\n      {{{}, b, d, d_pointer, {}, {}, {}, {}, m, {}, k, l, ldd, d_stride_l, {}, "
       "alpha, "

@@ -103,6 +103,12 @@ Selector with_zero(Selector selector) {
   return selector;
 }
 
+/// A CTA has not all rows of a square.
+Selector without_squares(Selector selector) {
+  std::erase(selector.words, to_word(ScaleBlock::square));
+  return selector;
+}
+
 /// words: of element types; every block-scaled format is offered beside them.
 template <auto DTypeMember, auto FormatMember>
 Selector operand_field(std::string_view flag, std::string_view key, std::string_view help,
@@ -153,6 +159,11 @@ std::span<const Selector> gemm_fields() {
       field<&Gemm::a_scale_block>("a-scale-block", "a_scale_block",
                                   "elements of an 8-bit a that share an fp32 factor: 128 of a row, or of 128 rows"),
       field<&Gemm::b_scale_block>("b-scale-block", "b_scale_block", "the same of b"),
+      without_squares(
+          field<&Gemm::d_scale_block>("d-scale-block", "d_scale_block",
+                                      "e4m3 d with an fp32 factor for 128 of a row, as the next product's a is read")),
+      field<&Gemm::d_scale_values>("d-scale-values", "d_scale_values",
+                                   "d's factors: any fp32 numbers, or powers of two alone"),
       field<&Gemm::gate>("gate", "gate",
                          "activation(gate) * up of two products (a by b, a by b2), or of b's columns in turn"),
       field<&Gemm::gate_activation>("gate-activation", "gate_activation",
@@ -225,7 +236,9 @@ ProductFacts product_facts(const Gemm& problem) {
           .grouping = problem.grouping,
           .a_scale_block = problem.a_scale_block,
           .b_scale_block = problem.b_scale_block,
-          .gather = problem.gather};
+          .gather = problem.gather,
+          .d_scale_block = problem.d_scale_block,
+          .d_scale_values = problem.d_scale_values};
 }
 
 template <>

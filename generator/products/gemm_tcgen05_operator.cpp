@@ -70,6 +70,7 @@ std::string cluster_text(const Config& c) {
 
 void GemmTcgen05Operator::require_facts(const Gemm& problem) {
   require_no_weights(problem);
+  require_no_factors_of_d(problem, problem.arch.to_string());
   require_epilogue_facts(problem);
   const Config c{.facts = product_facts(problem)};
   if (const Verdict verdict = gemm_tcgen05::why_invalid_types(c); !verdict.ok())

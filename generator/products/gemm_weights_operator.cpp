@@ -98,6 +98,7 @@ bool GemmWeightsOperator::serves(const Gemm& problem) {
 
 void GemmWeightsOperator::require_facts(const Gemm& problem) {
   require_pins(problem);
+  require_no_factors_of_d(problem, "4-bit weights");
   require_epilogue_facts(problem);
   if (problem.interleave.value_or(1) != 1 && problem.gate != Gate::interleaved)
     refuse("interleave", fmt::format("{}", *problem.interleave), "it is for interleaved gates");

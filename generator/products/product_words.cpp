@@ -81,6 +81,8 @@ void require_epilogue_facts(const Gemm& problem) {
   };
   if (problem.bias == Bias::group && problem.grouping == Grouping::none)
     refuse("bias", "group", "it is for groups of rows (grouping); take column");
+  if (problem.d_scale_block == ScaleBlock::none && problem.d_scale_values != Gemm{}.d_scale_values)
+    refuse("d_scale_values", to_word(problem.d_scale_values), "d has no factors (d_scale_block)");
   if (problem.gate != Gate::none) return;
   if (problem.gate_activation != Gemm{}.gate_activation)
     refuse("gate_activation", to_word(problem.gate_activation), "there is no gate (gate)");
@@ -96,6 +98,15 @@ void require_no_weights(const Gemm& problem) {
                     problem.arch.to_string(), problem.format ? to_word(*problem.format) : to_word(problem.dtype)));
   if (problem.b_group != Gemm{}.b_group || problem.zero_points != ZeroPoints::none)
     throw Error(ErrorKind::unsupported, "gemm: b_group and zero_points are for b_dtype int4");
+}
+
+void require_no_factors_of_d(const Gemm& problem, std::string_view family) {
+  if (problem.d_scale_block == ScaleBlock::none) return;
+  throw Error(ErrorKind::unsupported,
+              fmt::format("gemm: d_scale_block = {}: products whose e4m3 d leaves with fp32 factors have kernels for "
+                          "sm_90a (wgmma), none for {}: quantise d with rows (chain e4m3), or take d_dtype mxfp8_e4m3 "
+                          "where it is there",
+                          to_word(problem.d_scale_block), family));
 }
 
 void require_no_facts_of_wgmma(const Gemm& problem, bool has_gather) {

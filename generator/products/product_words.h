@@ -28,6 +28,8 @@ std::string product_arguments(const GemmLaunch& launch);
 
 /// Throws Error{unsupported} for facts of 4-bit integers.
 void require_no_weights(const Gemm& problem);
+/// Throws Error{unsupported} for factors of an e4m3 d; `family`: the kernels that have none.
+void require_no_factors_of_d(const Gemm& problem, std::string_view family);
 /// Throws Error{unsupported} for rows by a list, and for fp32 factors of blocks of 128: wgmma's promoted sums alone are
 /// multiplied by them.
 void require_no_facts_of_wgmma(const Gemm& problem, bool has_gather = false);

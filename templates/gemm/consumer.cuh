@@ -30,6 +30,7 @@ template <Config C>
 struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
   static constexpr int kBlocks = blocks(C);
+  static constexpr int kParts = instructions_of_block(C);  // more than one with promoted sums alone
 
   const Params& p;
   const unsigned smem;
@@ -64,7 +65,10 @@ struct Consumer {
   __device__ __forceinline__ unsigned a_of(int slot, int block) const {
     return smem + kLayout.a.offset + slot * a_slot_bytes(C) + (first_block + block) * kBlockRows * kStepBytes;
   }
-  __device__ __forceinline__ unsigned b_of(int slot) const { return smem + kLayout.b.offset + slot * b_slot_bytes(C); }
+  // `part`: whose columns an instruction takes, where one does not take all.
+  __device__ __forceinline__ unsigned b_of(int slot, int part = 0) const {
+    return smem + kLayout.b.offset + slot * b_slot_bytes(C) + part * instruction_columns(C) * kStepBytes;
+  }
 
   __device__ __forceinline__ void multiply(Accumulators<C>& accumulators) {
     int previous = 0;
@@ -87,21 +91,23 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void multiply_promoted(Accumulators<C>& accumulators) {
-    Block<C> of_step;
+    constexpr int kOfPart = instruction_columns(C) / 2;
+    OfInstruction<C> of_step;
     clear<C>(accumulators);
 #pragma unroll 1
     for (int step = 0; step < schedule.steps(); ++step) {
       ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
 #pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
+      for (int i = 0; i < kBlocks * kParts; ++i) {
+        const int block = i / kParts, part = i % kParts;
         ptx::wgmma_fence();
-        issue_block<C>(of_step, a_of(ring.slot, i), b_of(ring.slot), 0);
+        issue_block<C>(of_step, a_of(ring.slot, block), b_of(ring.slot, part), 0);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<0>();
         Mma<C>::hold(of_step);
-        if (i == kBlocks - 1) release(ring.slot);
+        if (i == kBlocks * kParts - 1) release(ring.slot);
 #pragma unroll
-        for (int v = 0; v < C.tile_n / 2; ++v) accumulators[i][v] += of_step[v];
+        for (int v = 0; v < kOfPart; ++v) accumulators[block][part * kOfPart + v] += of_step[v];
       }
       ring.advance();
     }
@@ -114,7 +120,7 @@ struct Consumer {
   template <int kOffset>
   __device__ __forceinline__ void multiply_scaled(Accumulators<C>& accumulators, const TileIndex& tile) {
     using Scales = BlockScales<C, kOffset>;
-    Block<C> of_step;
+    OfInstruction<C> of_step;
     clear<C>(accumulators);
     ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
     Scales next(tile, smem, ring.slot, first_block, schedule.k_begin);
@@ -123,25 +129,29 @@ struct Consumer {
       common::RingPosition<C.stages> following = ring;
       following.advance();
 #pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
+      for (int i = 0; i < kBlocks * kParts; ++i) {
+        const int block = i / kParts, part = i % kParts;
+        const bool is_last = i == kBlocks * kParts - 1;
         const Scales scales = next;
         ptx::wgmma_fence();
-        issue_block<C>(of_step, a_of(ring.slot, i), b_of(ring.slot), 0);
+        issue_block<C>(of_step, a_of(ring.slot, block), b_of(ring.slot, part), 0);
         ptx::wgmma_commit_group();
-        if (i + 1 < kBlocks) {
-          next = Scales(tile, smem, ring.slot, first_block + i + 1, step);
+        if (part + 1 < kParts) {
+          // Those of the block's other columns too.
+        } else if (!is_last) {
+          next = Scales(tile, smem, ring.slot, first_block + block + 1, step);
         } else if (step + 1 < schedule.k_end) {
           ptx::mbarrier_wait_parity(barriers.full[following.slot], following.parity);
           next = Scales(tile, smem, following.slot, first_block, step + 1);
         }
         ptx::wgmma_wait_group<0>();
         Mma<C>::hold(of_step);
-        if constexpr (Scales::kHasColumns) scales.add(accumulators[i], of_step);
-        if (i == kBlocks - 1) {
+        if constexpr (Scales::kHasColumns) scales.add(accumulators[block], of_step, part);
+        if (is_last) {
           __syncwarp();
           release(ring.slot);
         }
-        if constexpr (!Scales::kHasColumns) scales.add(accumulators[i], of_step);
+        if constexpr (!Scales::kHasColumns) scales.add(accumulators[block], of_step, part);
       }
       ring = following;
     }

@@ -19,6 +19,7 @@
 #include "ptx/shared.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
+#include "quantize/block_factor.cuh"
 #include "spec/gemm.h"
 
 namespace tessera::gemm {
@@ -100,6 +101,34 @@ struct Epilogue {
       panel[v] = pair[0];
       panel[v + 1] = pair[1];
     }
+  }
+
+  // 128 columns of D, finished, to numbers that only have to be rounded to e4m3; the factors of this thread's rows go
+  // out. Places behind D's last column count as zeros, which nobody stores.
+  __device__ __forceinline__ void divide_by_factors(float (&panel)[kPanelRegisters], int row, int column,
+                                                    int batch) const {
+    const int left = columns() - column;
+    if (left < kPanelColumns) {
+#pragma unroll
+      for (int v = 0; v < kPanelRegisters; ++v)
+        if (v / 4 * 8 + column_of_thread() + v % 2 >= left) panel[v] = 0;
+    }
+    float amax[2] = {0, 0};  // NaN is left out: max returns its other operand
+#pragma unroll
+    for (int v = 0; v < kPanelRegisters; ++v) amax[v / 2 % 2] = fmaxf(amax[v / 2 % 2], fabsf(panel[v]));
+    float inverse[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      amax[i] = fmaxf(amax[i], __shfl_xor_sync(0xffffffff, amax[i], 1));
+      amax[i] = fmaxf(amax[i], __shfl_xor_sync(0xffffffff, amax[i], 2));
+      const float factor = quantize::block_factor<C.facts.d_scale_values>(amax[i], inverse[i]);
+      const int of_d = row + row_of_thread() + 8 * i;
+      if (thread % 4 == 0 && of_d < row_end && left > 0)
+        p.sfd.data[batch * p.sfd.stride_l + of_d * p.sfd.stride_row + column / kScaleBlock * p.sfd.stride_block] =
+            factor;
+    }
+#pragma unroll
+    for (int v = 0; v < kPanelRegisters; ++v) panel[v] = __fmul_rn(panel[v], inverse[v / 2 % 2]);
   }
 
   // 16-bit D: stmatrix takes the fragment as it is, two 16-byte chunks of 16 rows at a time.
@@ -228,6 +257,7 @@ struct Epilogue {
       const int first_column = column + i % kPanels * kPanelColumns;
       sums(out, i / kPanels, i % kPanels);
       if constexpr (!is_gated(C)) finish_panel(out, first_row, first_column, batch);
+      if constexpr (has_d_factors(C)) divide_by_factors(out, first_row, first_column, batch);
       stage_and_store(out, first_row, first_column, batch);
     }
   }

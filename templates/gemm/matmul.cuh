@@ -12,6 +12,9 @@ namespace tessera::gemm {
 // 64 rows of a tile.
 template <Config C>
 using Block = float[C.tile_n / 2];
+// The same of one instruction.
+template <Config C>
+using OfInstruction = float[instruction_columns(C) / 2];
 // All rows of a warpgroup.
 template <Config C>
 using Accumulators = float[blocks(C)][C.tile_n / 2];
@@ -24,14 +27,14 @@ using Mma = MmaOf<wgmma_shape(C)>;
 
 // Adds the product of the slot's 64 rows that begin at `a`, and its B, to `block`; replaces it if `accumulate` is 0.
 template <Config C>
-__device__ __forceinline__ void issue_block(Block<C>& block, unsigned a, unsigned b, int accumulate) {
+__device__ __forceinline__ void issue_block(OfInstruction<C>& block, unsigned a, unsigned b, int accumulate) {
   constexpr bool kAIsMnMajor = a_layout(C) == Layout::mn_major;
   constexpr bool kBIsMnMajor = b_layout(C) == Layout::mn_major;
   // 64 rows of A are one panel in either layout, and K-major panels have no second one along K.
   const unsigned long long of_a =
       kAIsMnMajor ? mn_major_descriptor(a, tile_k(C), Swizzle::b128) : k_major_descriptor(a, kBlockRows, Swizzle::b128);
-  const unsigned long long of_b =
-      kBIsMnMajor ? mn_major_descriptor(b, tile_k(C), Swizzle::b128) : k_major_descriptor(b, C.tile_n, Swizzle::b128);
+  const unsigned long long of_b = kBIsMnMajor ? mn_major_descriptor(b, tile_k(C), Swizzle::b128)
+                                              : k_major_descriptor(b, instruction_columns(C), Swizzle::b128);
   unsigned long long a_steps[kStepsOfStage], b_steps[kStepsOfStage];
 #pragma unroll
   for (int i = 0; i < kStepsOfStage; ++i) {

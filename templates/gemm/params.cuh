@@ -13,6 +13,14 @@ struct Scales {
   long long stride_l = 0;
 };
 
+// fp32 factors of D: [l, m, blocks of 128 columns].
+struct FactorsOfD {
+  float* data = nullptr;
+  long long stride_row = 0;
+  long long stride_block = 0;
+  long long stride_l = 0;
+};
+
 struct Params {
   const ptx::TensorMap& a;
   const ptx::TensorMap& b;
@@ -41,6 +49,7 @@ struct Params {
   int a_rows = 0;
   const ptx::TensorMap* b2 = nullptr;  // dual gate only, from here on
   const float* scale_b2 = nullptr;     // may be null
+  FactorsOfD sfd{};                    // facts.d_scale_block only
 };
 
 }  // namespace tessera::gemm

@@ -218,9 +218,10 @@ struct BlockScales {
     for (int g = 0; g < kGroups; ++g) groups[g] = kHasColumns ? 1.0f : ptx::ld_shared_f32(of_b + 16 * g + of_step);
   }
 
-  // sums += factors * of_step, in the order of the accumulators: sorted by factors, as the compiler would have it, that
-  // takes products of 4,096 rows on an H100 5 % longer.
-  __device__ __forceinline__ void add(Block<C>& sums, const Block<C>& of_step) const {
+  // sums += factors * of_step, of an instruction's columns, in the order of the accumulators: sorted by factors, as the
+  // compiler would have it, that takes products of 4,096 rows on an H100 5 % longer.
+  __device__ __forceinline__ void add(Block<C>& sums, const OfInstruction<C>& of_step, int part) const {
+    constexpr int kGroupsOfPart = instruction_columns(C) / 8;
     float factors[kGroups][2];
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -239,14 +240,15 @@ struct BlockScales {
       }
     };
 #pragma unroll
-    for (int group = 0; group < C.tile_n / 8; ++group) {
+    for (int i = 0; i < kGroupsOfPart; ++i) {
+      const int group = part * kGroupsOfPart + i;
       float of_columns[2] = {1, 1};
       if constexpr (kHasColumns) ptx::ld_shared_v2_f32(columns + 32 * group, of_columns);
 #pragma unroll
       for (int v = 0; v < 4; ++v) {
         const float of_row = of_group(group, v / 2);
         const float factor = kHasColumns ? of_row * of_columns[v % 2] : of_row;
-        ptx::fma_in_order(sums[4 * group + v], factor, of_step[4 * group + v]);
+        ptx::fma_in_order(sums[4 * group + v], factor, of_step[4 * i + v]);
       }
     }
   }

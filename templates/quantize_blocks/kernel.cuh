@@ -3,6 +3,7 @@
 
 #include "common/illegal_config.cuh"
 #include "ptx/global.cuh"
+#include "quantize/block_factor.cuh"
 #include "quantize/elements.cuh"
 #include "quantize/round.cuh"
 #include "spec/quantize_blocks.h"
@@ -43,21 +44,6 @@ __device__ __forceinline__ float over_cta(float amax) {
 }
 
 template <Config C>
-__device__ __forceinline__ float factor_of(float amax, float& inverse) {
-  const float most = fminf(fmaxf(amax, 1e-4f), quantize::largest_float());
-  if constexpr (C.scale_values == ScaleValues::pow2) {
-    // 448 = 1.75 * 2^8: a magnitude above 1.75 2^i needs the next power.
-    const unsigned exponent = ((__float_as_uint(most) + (0x7fffffu - 0x600000u)) >> 23) - 8;
-    inverse = __uint_as_float((254u - exponent) << 23);
-    return __uint_as_float(exponent << 23);
-  } else {
-    const float factor = __fdiv_rn(most, 448.0f);
-    inverse = __frcp_rn(factor);
-    return factor;
-  }
-}
-
-template <Config C>
 __device__ __forceinline__ void kernel(const void* x, void* values, void* factors, int rows, int k) {
   common::require_legal<why_invalid(C)>();
   const int steps = (k + kScaleBlock - 1) / kScaleBlock, block = static_cast<int>(blockIdx.x);
@@ -81,13 +67,13 @@ __device__ __forceinline__ void kernel(const void* x, void* values, void* factor
     float amax = 0;
 #pragma unroll
     for (int i = 0; i < kVisits; ++i) amax = fmaxf(amax, amax8(sources[i]));
-    const float factor = factor_of<C>(over_cta(amax), inverse);
+    const float factor = quantize::block_factor<C.scale_values>(over_cta(amax), inverse);
     if (thread == 0) static_cast<float*>(factors)[matrix * gridDim.x + block] = factor;
   }
 #pragma unroll
   for (int i = 0; i < kVisits; ++i) {
     if constexpr (C.scale_block == ScaleBlock::of_row) {
-      const float factor = factor_of<C>(over_lanes<kRowThreads>(amax8(sources[i])), inverse);
+      const float factor = quantize::block_factor<C.scale_values>(over_lanes<kRowThreads>(amax8(sources[i])), inverse);
       if (thread % kRowThreads == 0 && row_of(i) < rows)
         static_cast<float*>(factors)[(matrix * rows + row_of(i)) * steps + step] = factor;
     }

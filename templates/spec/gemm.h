@@ -19,6 +19,11 @@
 // a dual gate up is A B2^T, times alpha * scale_a * scale_b2: the first half of a tile's columns of sums is the gate's,
 // the other up's, and what is called n below is twice the columns of D.
 //
+// With factors of D (d_scale_block, of an e4m3 D) 128 columns of a row share one, and D and sfd are what
+// quantize_blocks (spec/quantize_blocks.h) makes of the fp32 numbers that are rounded otherwise: sfd[i, m, n / 128],
+// fp32 numbers with any strides. A thread has two columns in eight of a row, so four threads find the largest magnitude
+// in registers.
+//
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Consumer warpgroups own 64 or 128 rows
 // each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
 // multiplies while the other stores. Of one more warpgroup warp 0 (load) produces: it loads A and B into a ring of
@@ -47,7 +52,7 @@
 //   sfa_stride_l, sfb_stride_n,
 //   .. (scale blocks only; with swap_ab those of b first); int m, n, k, l; long long ldd, d_stride_l; long long ldc,
 //   c_stride_l (facts.c only); float alpha; float beta (c); a_pointer, int* indices, long long lda, int a_rows (gather,
-//   which has no tensor map of A)
+//   which has no tensor map of A); float* sfd, long long sfd_stride_m, sfd_stride_n, sfd_stride_l (factors of D only)
 // Launch: clusters of cluster_size() CTAs along x; grid.x a multiple of that, one cluster for each SM group that is
 // there (split_k = 1) or for each tile of a cluster; block num_threads(); dynamic shared memory
 // smem_layout().total_bytes.
@@ -105,6 +110,8 @@ enum class Rule {
   dual_gate,                      // 1; 0
   gate_and_addend,                // 1; 0
   interleave_of_gate,             // columns of the gate that stand together; 128
+  type_of_d_factors,              // bytes of D's type; 1
+  squares_of_d,                   // 1; 0
   operand_type,                   // bytes of A's and B's types together; 2 or 4
   output_type,                    // bytes of D's type; 4
   layout_needs_16_bit,            // bytes of the type; 2
@@ -135,6 +142,7 @@ enum class Rule {
   swap_of_gate,                   // 1; 0
   split_k_of_gate,                // split_k; 1
   tile_n_of_gate,                 // tile_n; columns of 16 columns of D, or of a turn of gate and up
+  columns_of_d_factors,           // columns of D that a CTA stores; 128
   accumulators_exceed_registers,  // registers for accumulators per thread; those that the budget leaves
   partial_sums_exceed_ring,       // bytes of a tile in fp32; bytes of the ring
   shared_memory_exceeded,         // bytes; 232,448
@@ -166,6 +174,7 @@ TESSERA_HD constexpr ScaleBlock b_scale_block(const Config& c) {
   return is_swapped(c) ? c.facts.a_scale_block : c.facts.b_scale_block;
 }
 TESSERA_HD constexpr bool has_scale_blocks(const Config& c) { return c.facts.a_scale_block != ScaleBlock::none; }
+TESSERA_HD constexpr bool has_d_factors(const Config& c) { return c.facts.d_scale_block != ScaleBlock::none; }
 TESSERA_HD constexpr int element_bytes(const Config& c) { return dtype_bytes(a_dtype(c)); }
 TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes / element_bytes(c); }
 TESSERA_HD constexpr int multicast_size(const Config& c) { return c.cluster_m * c.cluster_n; }
@@ -193,9 +202,19 @@ TESSERA_HD constexpr bool is_streamed(const Config& c, int rows_of_clusters, int
   return rows_of_clusters <= most_streamed_rows(c) && of_matrix <= most && of_matrix * l <= most;
 }
 
-// Accumulators of a thread; with promotion one more set for the sums of one step.
+// Columns of one matrix instruction: the tile's, or half of them where a thread with promoted sums of 256 has no
+// registers for those of a step: 128 columns of a D that has factors are so many with a gate. (Without a gate ptxas
+// spills, and 128 columns are enough.)
+TESSERA_HD constexpr int instruction_columns(const Config& c) {
+  const bool is_promoted = c.facts.accumulation == Accumulation::promoted;
+  return is_promoted && is_gated(c) && has_d_factors(c) && c.tile_n == 256 ? c.tile_n / 2 : c.tile_n;
+}
+TESSERA_HD constexpr int instructions_of_block(const Config& c) { return c.tile_n / instruction_columns(c); }
+
+// Accumulators of a thread; with promotion more for the sums of an instruction's step.
 TESSERA_HD constexpr int accumulator_registers(const Config& c) {
-  return (blocks(c) + (c.facts.accumulation == Accumulation::promoted ? 1 : 0)) * c.tile_n / 2;
+  const int of_step = c.facts.accumulation == Accumulation::promoted ? instruction_columns(c) : 0;
+  return (blocks(c) * c.tile_n + of_step) / 2;
 }
 
 // Columns of a tile that one CTA stores, of sums and of D.
@@ -209,9 +228,10 @@ TESSERA_HD constexpr int unit_of_gate(const Config& c) {
 }
 
 // D leaves in panels of 64 rows, whose columns are the most that divide those of the tile: of one swizzle span, at most
-// 64. (128 of an 8-bit type would keep 64 registers busy beside the accumulators.) With swap_ab a panel's columns are
-// rows of D, any multiple of 16, and its 64 rows are a span.
+// 64. (128 of an 8-bit type would keep 64 registers busy beside the accumulators; those that share a factor have to.)
+// With swap_ab a panel's columns are rows of D, any multiple of 16, and its 64 rows are a span.
 TESSERA_HD constexpr int panel_columns(const Config& c) {
+  if (has_d_factors(c)) return kScaleBlock;
   int columns = is_8_bit(c.facts.d_dtype) || is_swapped(c) ? 64 : 128 / dtype_bytes(c.facts.d_dtype);
   if (is_swapped(c))
     while (columns > 16 && stored_columns(c) % columns != 0) columns -= 16;
@@ -341,11 +361,19 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_gate(const Config& c) {
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_d_factors(const Config& c) {
+  if (!has_d_factors(c)) return {};
+  if (c.facts.d_dtype != DType::e4m3) return {Rule::type_of_d_factors, dtype_bytes(c.facts.d_dtype), 1};
+  if (c.facts.d_scale_block == ScaleBlock::square) return {Rule::squares_of_d, 1, 0};
+  return {};
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const OperandType a = c.facts.a_type, b = c.facts.b_type;
   if (c.facts.d_format != OutputFormat::plain || (!is_gated(c) && c.facts.interleave != 1))
     return {Rule::facts_of_tcgen05, 1, 0};
   if (const Verdict<Rule> gate = why_invalid_gate(c); !gate.ok()) return gate;
+  if (const Verdict<Rule> factors = why_invalid_d_factors(c); !factors.ok()) return factors;
   const bool is_16_bit = (a == OperandType::f16 || a == OperandType::bf16) && b == a;
   const bool is_fp8 =
       !is_block_scaled(a) && !is_block_scaled(b) && is_8_bit(element_type(a)) && is_8_bit(element_type(b));
@@ -405,6 +433,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
   if (b_slot_rows(c) % (c.cluster_m * unit_b) != 0)
     return {Rule::part_of_b_too_small, b_slot_rows(c) / c.cluster_m, unit_b};
   if (c.tile_n % (c.split_k * 16) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
+  if (has_d_factors(c) && stored_columns_of_d(c) % kScaleBlock != 0)
+    return {Rule::columns_of_d_factors, stored_columns_of_d(c), kScaleBlock};
   return {};
 }
 
@@ -415,8 +445,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const int registers = register_budget(c).consumer - registers_beside_accumulators(c);
   if (accumulator_registers(c) > registers)
     return {Rule::accumulators_exceed_registers, accumulator_registers(c), registers};
-  const int of_instruction = register_budget(c).entry - kRegistersBesideInstruction;
-  if (c.tile_n / 2 > of_instruction) return {Rule::accumulators_exceed_registers, c.tile_n / 2, of_instruction};
+  const int of_instruction = register_budget(c).entry - kRegistersBesideInstruction, own = instruction_columns(c) / 2;
+  if (own > of_instruction) return {Rule::accumulators_exceed_registers, own, of_instruction};
   const SmemLayout layout = smem_layout(c);
   const int ring_bytes = layout.a.bytes + layout.b.bytes;
   if (c.split_k > 1 && c.tile_m * c.tile_n * 4 > ring_bytes)
@@ -481,8 +511,8 @@ inline constexpr int kStepsOfStage = kStepBytes / 32;  // every wgmma takes 32 b
 
 // The product of one ring slot.
 TESSERA_HD constexpr WgmmaShape wgmma_shape(const Config& c) {
-  return {c.tile_n,  a_dtype(c), false, b_layout(c) == Layout::mn_major, kStepsOfStage, a_layout(c) == Layout::mn_major,
-          b_dtype(c)};
+  return {instruction_columns(c),          a_dtype(c), false, b_layout(c) == Layout::mn_major, kStepsOfStage,
+          a_layout(c) == Layout::mn_major, b_dtype(c)};
 }
 
 }  // namespace tessera::gemm

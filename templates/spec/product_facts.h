@@ -27,6 +27,8 @@ struct ProductFacts {
   ScaleBlock a_scale_block = ScaleBlock::none;  // of 8-bit elements: who shares an fp32 factor
   ScaleBlock b_scale_block = ScaleBlock::none;
   Gather gather = Gather::none;
+  ScaleBlock d_scale_block = ScaleBlock::none;    // of an e4m3 d: which elements share an fp32 factor
+  ScaleValues d_scale_values = ScaleValues::any;  // of these factors
 
   TESSERA_HD friend constexpr bool operator==(const ProductFacts&, const ProductFacts&) = default;
 };

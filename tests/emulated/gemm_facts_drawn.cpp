@@ -65,6 +65,11 @@ class Draw : tessera::testing::RandomDraw {
     const bool is_grouped = !test.group_rows.empty();
     test.fields.emplace_back("bias", is_grouped && one_in(2) ? "group" : "column");
   }
+  void add_factors(Case& test) {
+    test.fields.emplace_back("d_dtype", "e4m3");
+    test.fields.emplace_back("d_scale_block", "1x128");
+    test.fields.emplace_back("d_scale_values", of({"any", "pow2"}));
+  }
   void add_gate_function(Case& test) {
     test.fields.emplace_back("gate_activation", of({"silu", "gelu", "gelu_tanh", "gpt_oss"}));
     if (one_in(3)) test.fields.emplace_back("gate_limit", "3");
@@ -131,9 +136,11 @@ class Draw : tessera::testing::RandomDraw {
       }
     }
     add_gate_function(test);
+    const bool has_factors = one_in(3);
+    if (has_factors) add_factors(test);
     if (!one_in(3)) {
       set("tile_m", of({"64", "128", "192"}));
-      set("tile_n", of({"64", "96", "128", "192"}));
+      set("tile_n", has_factors ? "256" : of({"64", "96", "128", "192"}));
       set("cluster_m", of({"1", "2", "4"}));
     }
     test.sizes["n"] = unit * pick(1, std::max<std::int64_t>(260 / unit, 1));

@@ -78,7 +78,9 @@ class GemmRun {
 
   std::vector<std::byte> run(std::vector<Finding>& findings) {
     Buffer& d = buffers_.at("d");
-    device_.poison(d.pointer, reference::kPoisonByte, d.memory.bytes.size());
+    for (const char* const name : kOutputs)
+      if (const auto found = buffers_.find(name); found != buffers_.end())
+        device_.poison(found->second.pointer, reference::kPoisonByte, found->second.memory.bytes.size());
     if (test_.is_in_place) {
       const Buffer& c = buffers_.at("c");
       device_.copy_to_device(d.pointer, c.memory.bytes.data(), c.memory.bytes.size());
@@ -95,8 +97,15 @@ class GemmRun {
     }
     launcher_->launch({}, arguments);
     findings = device_.synchronize();
-    device_.copy_to_host(d.memory.bytes.data(), d.pointer, d.memory.bytes.size());
-    return d.memory.bytes;
+    std::vector<std::byte> all;
+    for (const char* const name : kOutputs) {
+      const auto found = buffers_.find(name);
+      if (found == buffers_.end()) continue;
+      std::vector<std::byte>& bytes = found->second.memory.bytes;
+      device_.copy_to_host(bytes.data(), found->second.pointer, bytes.size());
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
   }
 
   reference::Comparison compare() const {
@@ -107,6 +116,7 @@ class GemmRun {
     for (const char* const scale : {"scale_a", "scale_b"})
       if (const auto found = buffers_.find(scale); found != buffers_.end()) check.alpha *= found->second.memory.at(0);
     check.facts = facts;
+    if (facts.d_scale_block != ScaleBlock::none) check.sfd = buffers_.at("sfd").view;
     check.split_k = tiles.split_k;
     check.is_exact = test_.fill != Fill::standard;
     check.tile_m = tiles.tile_m;
@@ -152,26 +162,37 @@ class GemmRun {
     return reference::check_plain_or_gated(in, buffers_.at("d").view, check);
   }
 
-  /// What lies between the rows of d, which must stay poisoned.
+  /// What lies between the rows of d, and of its factors, which must stay poisoned.
   bool are_gaps_intact() const {
-    const Buffer& d = buffers_.at("d");
-    std::vector<bool> is_element(d.memory.bytes.size());
-    const auto bytes = static_cast<std::int64_t>(dtype_bytes(d.memory.dtype));
-    for (std::int64_t i = 0; i < d.view.shape[0]; ++i)
-      for (std::int64_t r = 0; r < d.view.shape[1]; ++r)
-        for (std::int64_t b = 0; b < d.view.shape[2] * bytes; ++b)
-          is_element[static_cast<std::size_t>((i * d.view.strides[0] + r * d.view.strides[1]) * bytes + b)] = true;
-    for (std::size_t i = 0; i < is_element.size(); ++i)
-      if (!is_element[i] && d.memory.bytes[i] != gap_byte(i)) return false;
-    return true;
+    bool are_intact = true;
+    for (const char* const name : kOutputs)
+      if (const auto found = buffers_.find(name); found != buffers_.end())
+        are_intact = are_intact && are_gaps_intact(found->second);
+    return are_intact;
   }
 
  private:
+  static constexpr const char* kOutputs[] = {"d", "sfd"};
+
   struct Buffer {
     Tensor memory;  // with the gaps between rows
     TensorView view;
     DevicePointer pointer = 0;
   };
+
+  bool are_gaps_intact(const Buffer& d) const {
+    std::vector<bool> is_element(d.memory.bytes.size());
+    const auto bytes = static_cast<std::int64_t>(dtype_bytes(d.memory.dtype));
+    for (std::int64_t i = 0; i < d.view.shape[0]; ++i)
+      for (std::int64_t r = 0; r < d.view.shape[1]; ++r)
+        for (std::int64_t b = 0; b < d.view.shape[2] * bytes; ++b) {
+          const std::int64_t at = i * d.view.strides[0] + r * d.view.strides[1] + b / bytes * d.view.strides[2];
+          is_element[static_cast<std::size_t>(at * bytes + b % bytes)] = true;
+        }
+    for (std::size_t i = 0; i < is_element.size(); ++i)
+      if (!is_element[i] && d.memory.bytes[i] != gap_byte(i)) return false;
+    return true;
+  }
 
   /// What a byte that belongs to no element of d held before the launch.
   std::byte gap_byte(std::size_t i) const {

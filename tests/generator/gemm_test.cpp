@@ -291,6 +291,41 @@ TEST_CASE("products with factors of blocks: what is refused, and what a launch a
                                           "ceil_div(k, 128))"});
 }
 
+TEST_CASE("an e4m3 d with factors: tiles, what is refused, and what a launch asks for") {
+  const auto with = [&](const Fields& others) {
+    Fields fields{{"d_dtype", "e4m3"}, {"d_scale_block", "1x128"}};
+    fields.insert(fields.end(), others.begin(), others.end());
+    return fields;
+  };
+  CHECK(refusal({{"d_scale_block", "1x128"}}) == "gemm bf16: d_scale_block with a d of bf16: it is for d_dtype e4m3");
+  CHECK(refusal(with({{"d_scale_block", "128x128"}})) ==
+        "gemm bf16: d_scale_block 128x128: a thread block has the columns of a square, not its rows; take 1x128");
+  CHECK(refusal({{"d_scale_values", "pow2"}}) == "gemm: d_scale_values = pow2: d has no factors (d_scale_block)");
+  CHECK(refusal(with({{"arch", "sm_100a"}})) ==
+        "gemm: d_scale_block = 1x128: products whose e4m3 d leaves with fp32 factors have kernels for sm_90a (wgmma), "
+        "none for sm_100a: quantise d with rows (chain e4m3), or take d_dtype mxfp8_e4m3 where it is there");
+  CHECK(refusal(with({{"tile_m", "128"}, {"tile_n", "96"}, {"split_k", "1"}}))
+            .find("96 columns of d for a CTA, a multiple of 128 needed (they share a factor: d_scale_block): take "
+                  "tile_n 128 or 256") != std::string::npos);
+  // Whatever the sizes, a tile has whole blocks of d's columns.
+  for (const char* const m : {"1", "64", "200", "4096"})
+    for (const char* const gate : {"none", "dual"}) {
+      const Plan chosen = plan(with({{"m", m}, {"n", "4096"}, {"k", "7168"}, {"gate", gate}}));
+      CHECK(chosen.number("tile_n") % (std::string_view(gate) == "none" ? 128 : 256) == 0);
+    }
+  const Plan gated = plan(with({{"dtype", "e4m3"},
+                                {"a_scale_block", "1x128"},
+                                {"b_scale_block", "128x128"},
+                                {"gate", "interleaved"},
+                                {"interleave", "8"},
+                                {"grouping", "contiguous"}}));
+  CHECK(gated.number("tile_n") == 256);
+  std::vector<std::string> sizes;
+  for (const SizeSpec& size : gated.launch.sizes)
+    if (size.name.starts_with("sfd")) sizes.push_back(size.name + " = " + size.default_value->text());
+  CHECK(sizes == std::vector<std::string>{"sfd_stride_n = 1", "sfd_stride_m = max(ceil_div(ceil_div(n, 2), 128), 1)"});
+}
+
 TEST_CASE("products of groups: what is refused, tiles for a group's rows, and what a launch asks for") {
   const auto grouped = [](const char* grouping, const Fields& others) {
     Fields fields{{"grouping", grouping}};

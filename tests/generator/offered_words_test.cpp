@@ -41,7 +41,10 @@ bool plans(std::string_view op, const Selector& selector, std::string_view word)
       if (other != nullptr) other->set(problem, *other, value);
       const bool has_layouts = op == "fmha" || op == "attention_quantize";
       if (has_layouts && field_text(problem, "kv_layout") == "paged") set_field(problem, "page_size", "16");
-      if (selector.key.ends_with("_scale_block")) {  // of 8-bit operands, both
+      if (selector.key.starts_with("d_scale")) {
+        set_field(problem, "d_dtype", "e4m3");
+        if (selector.key == "d_scale_values") set_field(problem, "d_scale_block", "1x128");
+      } else if (selector.key.ends_with("_scale_block")) {  // of 8-bit operands, both
         set_field(problem, "dtype", "e4m3");
         set_field(problem, selector.key == "a_scale_block" ? "b_scale_block" : "a_scale_block", word);
       }

@@ -37,8 +37,9 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
   if ((selector.key == "p_path" || selector.key == "cta_group") && random() % 8 != 0) return "auto";
   for (const char* const key : {"pack_gqa", "split_kv", "kv_dtype", "o_dtype", "promote_every"})
     if (selector.key == key && random() % 16 != 0) return "auto";
-  for (const char* const key : {"window", "seqused", "gather", "a_scale_block", "b_scale_block"})
+  for (const char* const key : {"window", "seqused", "gather", "a_scale_block", "b_scale_block", "d_scale_block"})
     if (selector.key == key && random() % 16 != 0) return "none";
+  if (selector.key == "d_scale_values" && random() % 16 != 0) return "any";
   for (const char* const key : {"sink", "softcap", "alibi", "tree_mask"})
     if (selector.key == key && random() % 2 == 0) return "none";
   const bool has_dense = std::find(selector.words.begin(), selector.words.end(), "dense") != selector.words.end();

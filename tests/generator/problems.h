@@ -121,6 +121,27 @@ inline void add_wgmma_gates(std::vector<Problem>& problems) {
                                          {"interleave", "8"},
                                          {"grouping", "contiguous"},
                                          {"gather", "rows"}}));
+  // An e4m3 d with factors: 128 columns of d for a CTA.
+  const auto add = [&](std::vector<std::pair<std::string, std::string>> fields) {
+    fields.emplace_back("d_dtype", "e4m3");
+    fields.emplace_back("d_scale_block", "1x128");
+    problems.push_back(problem_of("gemm", fields));
+  };
+  for (const char* const m : {"64", "4096"})
+    for (const char* const dtype : {"bf16", "e4m3"}) {
+      add({{"dtype", dtype}, {"m", m}});
+      add({{"dtype", dtype}, {"m", m}, {"bias", "column"}, {"activation", "gelu"}, {"c", "matrix"}});
+      add({{"dtype", dtype}, {"m", m}, {"gate", "dual"}, {"d_scale_values", "pow2"}});
+      add({{"dtype", dtype}, {"m", m}, {"gate", "interleaved"}, {"interleave", "8"}, {"bias", "column"}});
+    }
+  for (const char* const grouping : {"contiguous", "masked"})
+    add({{"dtype", "e4m3"},
+         {"a_scale_block", "1x128"},
+         {"b_scale_block", "128x128"},
+         {"gate", "interleaved"},
+         {"interleave", "8"},
+         {"grouping", grouping},
+         {"gather", "rows"}});
 }
 
 inline bool has_weights(const Problem& problem) {

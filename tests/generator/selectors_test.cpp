@@ -98,14 +98,15 @@ TEST_CASE("every member of a Problem is a field: the hash and the names know no 
   {
     const auto& [arch, dtype, b_dtype, format, b_format, b_int4, b_group, zero_points, scale_form, d_dtype, d_format,
                  a_layout, b_layout, accumulation, c, bias, activation, grouping, gather, a_scale_block, b_scale_block,
-                 gate, gate_activation, gate_limit, interleave, tile_m, tile_n, stages, accumulators, cluster_m,
-                 cluster_n, split_k, schedule, swap_ab, raster, mma_kind, m, n, k, l] = Gemm{};
-    CHECK(gemm_fields().size() ==
-          count_of(arch, dtype, b_dtype, format, b_format, b_int4, b_group, zero_points, scale_form, d_dtype, d_format,
-                   a_layout, b_layout, accumulation, c, bias, activation, grouping, gather, a_scale_block,
-                   b_scale_block, gate, gate_activation, gate_limit, interleave, tile_m, tile_n, stages, accumulators,
-                   cluster_m, cluster_n, split_k, schedule, swap_ab, raster, mma_kind, m, n, k, l) -
-              count_of(format, b_format, b_int4, d_format));
+                 d_scale_block, d_scale_values, gate, gate_activation, gate_limit, interleave, tile_m, tile_n, stages,
+                 accumulators, cluster_m, cluster_n, split_k, schedule, swap_ab, raster, mma_kind, m, n, k, l] = Gemm{};
+    CHECK(gemm_fields().size() == count_of(arch, dtype, b_dtype, format, b_format, b_int4, b_group, zero_points,
+                                           scale_form, d_dtype, d_format, a_layout, b_layout, accumulation, c, bias,
+                                           activation, grouping, gather, a_scale_block, b_scale_block, d_scale_block,
+                                           d_scale_values, gate, gate_activation, gate_limit, interleave, tile_m,
+                                           tile_n, stages, accumulators, cluster_m, cluster_n, split_k, schedule,
+                                           swap_ab, raster, mma_kind, m, n, k, l) -
+                                      count_of(format, b_format, b_int4, d_format));
   }
   {
     const auto& [arch, dtype, format, scale_form, scale_rounding, global_scale, threads, l, rows, k] = Quantize{};

@@ -88,6 +88,19 @@ TEST_CASE("each rule names what it found and its bound") {
                         .a_scale_block = ScaleBlock::square,
                         .b_scale_block = ScaleBlock::square}},
              Rule::squares_of_groups, 1, 0);
+  check_rule({.facts = {.d_scale_block = ScaleBlock::of_row}}, Rule::type_of_d_factors, 2, 1);
+  check_rule({.facts = {.d_dtype = DType::e5m2, .d_scale_block = ScaleBlock::of_row}}, Rule::type_of_d_factors, 1, 1);
+  check_rule({.facts = {.d_dtype = DType::e4m3, .d_scale_block = ScaleBlock::square}}, Rule::squares_of_d, 1, 0);
+  check_rule({.facts = {.d_dtype = DType::e4m3, .d_scale_block = ScaleBlock::of_row}, .tile_n = 192},
+             Rule::columns_of_d_factors, 192, 128);
+  check_rule({.facts = {.d_dtype = DType::e4m3, .d_scale_block = ScaleBlock::of_row}, .tile_n = 128, .split_k = 2},
+             Rule::columns_of_d_factors, 64, 128);
+  check_rule({.facts = {.d_dtype = DType::e4m3,
+                        .gate = Gate::interleaved,
+                        .interleave = 8,
+                        .d_scale_block = ScaleBlock::of_row},
+              .tile_n = 128},
+             Rule::columns_of_d_factors, 64, 128);
   check_rule({.facts = {.gather = Gather::rows}}, Rule::gather_without_groups, 1, 0);
   check_rule({.facts = {.a_layout = Layout::mn_major, .grouping = Grouping::masked, .gather = Gather::rows}},
              Rule::layout_of_gather, 1, 0);

@@ -32,10 +32,12 @@ struct Gemm {
   Addend c = Addend::none;
   Bias bias = Bias::none;
   Activation activation = Activation::none;
-  Grouping grouping = Grouping::none;           ///< rows in groups with a b of their own; l is their number
-  Gather gather = Gather::none;                 ///< sm_90a, groups: a's rows by a list
-  ScaleBlock a_scale_block = ScaleBlock::none;  ///< sm_90a, 8-bit types: which elements of a share a factor of sfa
-  ScaleBlock b_scale_block = ScaleBlock::none;  ///< and of b, one of sfb
+  Grouping grouping = Grouping::none;             ///< rows in groups with a b of their own; l is their number
+  Gather gather = Gather::none;                   ///< sm_90a, groups: a's rows by a list
+  ScaleBlock a_scale_block = ScaleBlock::none;    ///< sm_90a, 8-bit types: which elements of a share a factor of sfa
+  ScaleBlock b_scale_block = ScaleBlock::none;    ///< and of b, one of sfb
+  ScaleBlock d_scale_block = ScaleBlock::none;    ///< sm_90a, an e4m3 d: which elements share a factor of sfd
+  ScaleValues d_scale_values = ScaleValues::any;  ///< of these factors: fp32 numbers, or powers of two alone
   Gate gate = Gate::none;  ///< activation(gate) * up of two products, or of one's columns in turn; not on every target
   GateActivation gate_activation = GateActivation::silu;  ///< of a gate: silu, gelu, gelu_tanh, or gpt-oss' own
   int gate_limit = 0;               ///< the gate is at most this, up between minus this and this (swiglu_limit); 0: any
