@@ -125,7 +125,7 @@ void row_values(const GatedInputs& in, std::int64_t batch, std::int64_t row, std
     read_row(view, batch, static_cast<std::int64_t>(column), b);
     read_factors(of_view, static_cast<std::int64_t>(column), of_b);
     factors.resize(of_a.size());
-    for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = of_a[i] * of_b[i];
+    for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = of_a[i] * (of_b.empty() ? 1 : of_b[i]);
     return product_sum(a.data(), b.data(), static_cast<std::int64_t>(k), in.product.a.dtype, in.check, factors);
   };
   for (std::size_t column = 0; column < out.size(); ++column) {

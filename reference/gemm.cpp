@@ -148,11 +148,19 @@ Sum product(const double* a, const double* b, std::int64_t size, const SumRules&
       return std::min(size, (steps / check.split_k * i + std::min(steps % check.split_k, i)) * rules.step);
     };
     const std::int64_t begin = begin_of(part), end = begin_of(part + 1);
-    if (check.k_groups > 1) {
+    if (check.k_groups > 1 || (check.sums && !factors.empty())) {
       for (int group = 0; group < check.k_groups; ++group) {
         Sum of_group;
-        for (std::int64_t k = begin + group * rules.step; k < end; k += check.k_groups * rules.step)
-          of_group = chain(a, b, k, std::min(end, k + rules.step), rules, check.is_exact, of_group);
+        for (std::int64_t k = begin + group * rules.step; k < end; k += check.k_groups * rules.step) {
+          const std::int64_t last = std::min(end, k + rules.step);
+          if (factors.empty()) {
+            of_group = chain(a, b, k, last, rules, check.is_exact, of_group);
+            continue;
+          }
+          Sum of_step = chain(a, b, k, last, rules, check.is_exact);
+          multiply(of_step, factors[static_cast<std::size_t>(k / kPromotedLength)], check.is_exact);
+          add_in_fp32(of_group, of_step, check.is_exact);
+        }
         add_in_fp32(all, of_group, check.is_exact);
       }
       continue;
@@ -371,7 +379,7 @@ double gemm_element(const GemmInputs& in, const GemmCheck& check, std::int64_t b
   read_factors(in.sfb, batch, column, of_b);
   for (std::int64_t k = 0; k < in.a.shape[2]; ++k) {
     const auto block = static_cast<std::size_t>(k / kPromotedLength);
-    const double factor = of_a.empty() ? 1 : of_a[block] * of_b[block];
+    const double factor = (of_a.empty() ? 1 : of_a[block]) * (of_b.empty() ? 1 : of_b[block]);
     sum += factor * at(in.a, batch, row, k) * at(in.b, batch, column, k);
   }
   double x = check.alpha * sum;
@@ -403,8 +411,9 @@ Comparison check_gemm(const GemmInputs& in, const TensorView& d, const GemmCheck
         for (std::size_t r = 0; r < rows.size(); ++r) {
           const std::int64_t row = chosen.rows[r];
           const double c = in.c && check.beta != 0 ? at(*in.c, chosen.batch, row, column) : 0;
-          factors.resize(factors_of_b.size());
-          for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = factors_of_rows[r][i] * factors_of_b[i];
+          factors.resize(factors_of_rows[r].size());
+          for (std::size_t i = 0; i < factors.size(); ++i)
+            factors[i] = factors_of_rows[r][i] * (factors_of_b.empty() ? 1 : factors_of_b[i]);
           Element element = finish(product(rows[r].data(), of_b.data(), s.k, rules, check, factors), c, bias, check,
                                    d.dtype, at(d, chosen.batch, row, column));
           element.at = {chosen.batch, row, column, 0, 0};

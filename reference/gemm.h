@@ -44,7 +44,7 @@ struct BlockFactors {
 struct GemmInputs {
   TensorView a, b;
   std::optional<TensorView> c, bias;
-  std::optional<BlockFactors> sfa{}, sfb{};  ///< both or neither, with promoted sums
+  std::optional<BlockFactors> sfa{}, sfb{};  ///< both or neither, with promoted sums; sfa alone beside 4-bit weights
 };
 
 /// How tensor cores sum, where it is not what Hopper does for the type of a.

@@ -212,9 +212,11 @@ std::string ScaleBlocks::elements() const {
 }
 std::string ScaleBlocks::blocks() const { return fmt::format("ceil_div({}, {})", columns, kScaleBlock); }
 std::vector<ScaleBlocks> scale_blocks(const GemmLaunch& p) {
-  if (!p.has_scale_blocks) return {};
-  return {{"sfa", "m", p.is_gathered ? "a_rows" : "m", p.facts.a_scale_block, matrix_a(p).is_one},
-          {"sfb", "n", "n", p.facts.b_scale_block}};
+  std::vector<ScaleBlocks> list;
+  if (p.facts.a_scale_block != ScaleBlock::none)
+    list.push_back({"sfa", "m", p.is_gathered ? "a_rows" : "m", p.facts.a_scale_block, matrix_a(p).is_one});
+  if (p.facts.b_scale_block != ScaleBlock::none) list.push_back({"sfb", "n", "n", p.facts.b_scale_block});
+  return list;
 }
 std::vector<ScaleBlocks> d_scale_blocks(const GemmLaunch& p) {
   if (p.facts.d_scale_block == ScaleBlock::none) return {};

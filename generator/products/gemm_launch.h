@@ -33,7 +33,6 @@ struct GemmLaunch {
   ScaleForm scale_form = ScaleForm::tile;
   std::vector<std::uint32_t> sfa_box{}, sfb_box{};
   bool has_tensor_scales = false;  ///< an fp32 factor for each operand
-  bool has_scale_blocks = false;   ///< fp32 factors of blocks: facts.a_scale_block, b_scale_block
   bool is_gathered = false;        ///< a's rows are copied by a list: facts.gather
   bool has_a_map = true;           ///< whether TMA loads a; else warps copy its rows
   int packed_bytes = 0;            ///< of a block of b, packed weights (spec/packed_weights.h); 0: b is a matrix

@@ -335,7 +335,6 @@ GemmLaunch launch_facts(const Config& c) {
           .d = {.box = {std::begin(d_box.extents), std::end(d_box.extents)},
                 .swizzle = tensor_map_swizzle(gemm::d_swizzle(c))},
           .has_tensor_scales = gemm::element_bytes(c) == 1,
-          .has_scale_blocks = gemm::has_scale_blocks(c),
           .is_gathered = gemm::is_gathered(c),
           .has_a_map = !gemm::is_gathered(c),
           .pitch_remedy = "pad the rows of {}, which need not be dense"};

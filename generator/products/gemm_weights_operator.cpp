@@ -110,7 +110,9 @@ void GemmWeightsOperator::require_facts(const Gemm& problem) {
 std::vector<Config> GemmWeightsOperator::candidates(const Gemm& problem) {
   std::vector<Config> list;
   if (problem.mma_kind != MmaKind::wgmma_f16) add_direct(problem, list);
-  if (problem.mma_kind == MmaKind::mma_f16) return list;
+  // Factors of a: by mma.f16 alone, which the rule says where the other is asked for.
+  const bool is_direct_alone = problem.a_scale_block != ScaleBlock::none && !list.empty();
+  if (problem.mma_kind == MmaKind::mma_f16 || is_direct_alone) return list;
   for (const int tile_m : kRows)
     for (const int tile_n : kColumns)
       for (const int split_k : kParts) {
@@ -155,8 +157,13 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::ok:
       break;
     case Rule::facts_of_others:
-      return "4-bit weights have kernels for a and b with contiguous k, without scale blocks, promoted sums and a "
-             "block-scaled d";
+      return "4-bit weights have kernels for a and b with contiguous k, without promoted sums and a block-scaled d";
+    case Rule::factors_of_a:
+      return "scale blocks beside 4-bit weights: a_scale_block 1x128 of a of e4m3 or e5m2 alone (weights have scales "
+             "of "
+             "their own)";
+    case Rule::factors_of_wgmma:
+      return "a_scale_block beside 4-bit weights by wgmma, mma.f16 needed (mma_kind): its sums of 128 of k are apart";
     case Rule::dual_gate:
       return "gate dual: of 4-bit weights the rows of gate and up are packed together, eight in turn (gate "
              "interleaved, "
@@ -189,7 +196,9 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::instruction:
       return "4-bit weights are multiplied by wgmma.f16 or mma.f16";
     case Rule::rows_not_supported:
-      return fmt::format("tile_m {}: 8, 16 or {} allowed with mma.f16 (eight rows an instruction)", found, bound);
+      return gemm_weights::has_factors(config)
+                 ? fmt::format("tile_m {}: 8 or {} allowed with mma.f16 and a_scale_block", found, bound)
+                 : fmt::format("tile_m {}: 8, 16 or {} allowed with mma.f16 (eight rows an instruction)", found, bound);
     case Rule::stages_out_of_range:
       return fmt::format("{}, 2 to {} allowed", counted(verdict.found, "stage"), bound);
     case Rule::stages_of_groups:
@@ -217,6 +226,7 @@ std::string GemmWeightsOperator::kernel_name(Arch arch, const Config& c) {
   if (c.facts.b_type == OperandType::int4) name += fmt::format("_g{}", c.b_group);
   if (c.zero_points == ZeroPoints::given) name += "_z";
   if (packs_first(c)) name += "_plain";
+  if (gemm_weights::has_factors(c)) name += "_1x128";
   if (gemm_weights::is_direct(c)) name += "_mma";
   if (d != a) name += fmt::format("_to_{}", d);
   name += fmt::format("_{}x{}_s{}_k{}", c.tile_m, c.tile_n, c.stages, c.split_k);
@@ -319,6 +329,7 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
   if (is_gathered) plan.operands.push_back(plain_operand("indices", "s32", "row of a that each row has"));
   add_addend_operands(launch, plan.operands);
   if (launch.has_tensor_scales) plan.operands.push_back(plain_operand("scale_a", "f32", "factor of alpha if not null"));
+  if (gemm_weights::has_factors(config)) plan.operands.push_back(plain_operand("sfa", "f32", "of 128 of a's k"));
   if (launch.has_scale_b || launch.has_tensor_scales)
     plan.operands.push_back(plain_operand("scale_b", "f32", "factor of alpha if not null"));
 }
@@ -336,14 +347,17 @@ std::string GemmWeightsOperator::call(const Config& config) {
   const char* const rows = has_a_map                           ? ""
                            : gemm_weights::is_gathered(config) ? ", a, static_cast<const int*>(indices), lda, a_rows"
                                                                : ", a, nullptr, lda, 0, a_stride_l";
+  const char* const factors = !gemm_weights::has_factors(config)  ? ""
+                              : gemm_weights::is_gathered(config) ? ", 0, sfa, sfa_stride_m, sfa_stride_k, sfa_stride_l"
+                                                                  : ", sfa, sfa_stride_m, sfa_stride_k, sfa_stride_l";
   return fmt::format(
       "tessera::gemm_weights::{}<kConfig>(\n      {{{}, {}, b, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, "
-      "d_stride_l, {}, alpha, {}{}{}}})",
+      "d_stride_l, {}, alpha, {}{}{}{}}})",
       gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", no_map,
       gemm_weights::has_d_map(config) ? "d" : no_map, has_c ? "c" : "nullptr",
       config.facts.bias != Bias::none ? "bias" : "nullptr", is_widened ? "scale_a" : "nullptr",
       is_widened || config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr",
-      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f", groups, rows);
+      has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f", groups, rows, factors);
 }
 
 std::string GemmWeightsOperator::call_of_step(const Config& config, std::size_t step) {

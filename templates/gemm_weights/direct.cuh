@@ -201,8 +201,53 @@ struct DirectConsumer {
     if (!has_loaded) ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, at.slot), at.parity);
   }
 
+  // The rows of factors that this lane's two rows of A in each eight have, if the kernel has any; -1: none.
+  struct FactorRows {
+    const float* matrix;
+    int of[kOctets][2];
+
+    FactorRows() = default;
+    __device__ __forceinline__ FactorRows(const Params& p, const Tile& tile, int lane)
+        : matrix(p.sfa + (is_gathered(C) ? 0 : tile.batch * p.sfa_stride_l)) {
+#pragma unroll
+      for (int i = 0; i < 2 * kOctets; ++i) {
+        int row = tile.row + i / 2 * 8 + lane % 4 * 2 + i % 2;
+        bool is_row = row < tile.row_end;
+        if constexpr (is_gathered(C)) {
+          if (is_row) row = p.indices[static_cast<long long>(tile.batch) * p.m + row];
+          is_row = is_row && row >= 0 && row < p.a_rows;
+        }
+        of[i / 2][i % 2] = is_row ? row : -1;
+      }
+    }
+  };
+  // Of a step of 128 of k.
+  struct Factors {
+    float of[kOctets][2];
+
+    __device__ __forceinline__ Factors(const Params& p, const FactorRows& rows, int step) {
+      if constexpr (has_factors(C)) {
+#pragma unroll
+        for (int i = 0; i < 2 * kOctets; ++i) {
+          const int row = rows.of[i / 2][i % 2];
+          of[i / 2][i % 2] = row >= 0 ? rows.matrix[row * p.sfa_stride_m + step * p.sfa_stride_k] : 0.0f;
+        }
+      }
+    }
+    __device__ __forceinline__ void add(Sums& sums, const Sums& of_step) const {
+#pragma unroll
+      for (int i = 0; i < kDirectParts; ++i) {
+#pragma unroll
+        for (int j = 0; j < kOctets; ++j) {
+#pragma unroll
+          for (int v = 0; v < 4; ++v) sums.of[i][j][v] = fmaf(of_step.of[i][j][v], of[j][v % 2], sums.of[i][j][v]);
+        }
+      }
+    }
+  };
+
   // A warp that has a step finds the first half of its codes read already, by the step before.
-  __device__ __forceinline__ void multiply(Sums& sums, bool has_loaded) {
+  __device__ __forceinline__ void multiply(Sums& sums, const FactorRows& rows, bool has_loaded) {
     const bool is_resident = schedule.is_resident();
     if (is_resident) ring = {0, 0};
     common::RingPosition<C.stages> at = ring;
@@ -218,7 +263,9 @@ struct DirectConsumer {
         const Half second = load_half(block_address(), 1);
         wait_for_slot(at, has_loaded);
         const unsigned panel = fragment + at.slot * a_slot_bytes(C);
-        multiply_half<0>(sums, first, scales, panel);
+        Sums of_step{};
+        Sums& added = has_factors(C) ? of_step : sums;
+        multiply_half<0>(added, first, scales, panel);
         blocks.advance();
         Scales before;
 #pragma unroll
@@ -228,7 +275,9 @@ struct DirectConsumer {
           first = load_half(block_address(), 0);
           load_scales(block_address(), scales);
         }
-        multiply_half<1>(sums, second, before, panel + panel_bytes(C));
+        const Factors factors(p, rows, schedule.k_begin + step);  // on their way beside the second half
+        multiply_half<1>(added, second, before, panel + panel_bytes(C));
+        if constexpr (has_factors(C)) factors.add(sums, of_step);
         // Products, and with them the loads that only they need, may be moved behind an arrival, but not behind the
         // fence.
         ptx::fence_proxy_async_shared();
@@ -279,7 +328,11 @@ struct DirectConsumer {
 #pragma unroll 1
     for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
       Sums sums{};
-      multiply(sums, has_loaded);
+      if constexpr (has_factors(C)) {
+        multiply(sums, FactorRows(p, schedule.at(item), lane), has_loaded);
+      } else {
+        multiply(sums, FactorRows(), has_loaded);
+      }
       has_loaded = schedule.is_resident();
       const Tile tile = schedule.at(item);
       const int column = tile.column + block * kWeightRows;

@@ -28,8 +28,12 @@ struct Params {
   const void* a_pointer = nullptr;  // rows of A that warps copy, from here on
   const int* indices = nullptr;     // facts.gather only: [m], or of masked groups [l, m]
   long long lda = 0;
-  int a_rows = 0;            // facts.gather only
-  long long a_stride_l = 0;  // without it
+  int a_rows = 0;              // facts.gather only
+  long long a_stride_l = 0;    // without it
+  const float* sfa = nullptr;  // facts.a_scale_block only, from here on: [l, m, k / 128]
+  long long sfa_stride_m = 0;
+  long long sfa_stride_k = 0;
+  long long sfa_stride_l = 0;
 };
 
 // For a kernel that has no map of one of them.

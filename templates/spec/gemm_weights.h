@@ -6,6 +6,10 @@
 // for 16 or 32 of k, which times its scale is a number of A's type, exactly; or int4 less its zero point, times a scale
 // of A's type, rounded to that once. D, C and bias are bf16, f16 or f32. Sums are fp32.
 //
+// With factors of A's blocks (a_scale_block 1 x 128, an A of 8 bits, mma.f16 alone) the sum of each 128 of k is
+// multiplied by sfa[i, m, k / 128] before it is added, in fp32: consumers read these factors, fp32 numbers with any
+// strides, from memory during the step.
+//
 // An A of 8 bits is widened to bf16, which holds each of its numbers; what is said of A's type is then bf16's. alpha is
 // multiplied by scale_a too, and scale_b goes with every type of weights.
 //
@@ -39,7 +43,8 @@
 // d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a (8-bit A; may be null:
 // 1); float* scale_b (nvfp4 or 8-bit A; likewise); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l
 // (facts.c only); float alpha; float beta (c); a, int* indices, long long lda, int a_rows (gather), or a, long long
-// lda, a_stride_l (other 8-bit A). Launch: clusters of split_k CTAs along x, as many as the device holds at once or one
+// lda, a_stride_l (other 8-bit A); with factors of A float* sfa, long long sfa_stride_m, sfa_stride_k, sfa_stride_l
+// before m. Launch: clusters of split_k CTAs along x, as many as the device holds at once or one
 // for each tile; block num_threads(); dynamic shared memory smem_layout().total_bytes; programmatic stream
 // serialization.
 #pragma once
@@ -92,6 +97,8 @@ enum class Rule {
   ok,
   facts_of_others,                // 1; 0
   activation_type,                // bits of A's type; 16
+  factors_of_a,                   // 1; 0
+  factors_of_wgmma,               // 1; 0
   instruction,                    // 1; 0
   exponents_of_f16,               // 16; 16
   output_type,                    // bytes of D's type; 4
@@ -124,6 +131,7 @@ TESSERA_HD constexpr bool is_widened(const Config& c) {
 TESSERA_HD constexpr DType a_dtype(const Config& c) {
   return is_widened(c) ? DType::bf16 : element_type(c.facts.a_type);
 }
+TESSERA_HD constexpr bool has_factors(const Config& c) { return c.facts.a_scale_block != ScaleBlock::none; }
 TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
 TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
@@ -274,8 +282,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   const ProductFacts& f = c.facts;
   if (f.a_type != OperandType::bf16 && f.a_type != OperandType::f16 && !is_widened(c))
     return {Rule::activation_type, operand_bits(f.a_type), 16};
-  if (f.d_format != OutputFormat::plain || f.a_scale_block != ScaleBlock::none || f.b_scale_block != ScaleBlock::none ||
-      f.a_layout != Layout::k_major || f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
+  if (f.b_scale_block != ScaleBlock::none || f.a_scale_block == ScaleBlock::square ||
+      (has_factors(c) && !is_widened(c)))
+    return {Rule::factors_of_a, 1, 0};
+  if (f.d_format != OutputFormat::plain || f.d_scale_block != ScaleBlock::none || f.a_layout != Layout::k_major ||
+      f.b_layout != Layout::k_major || f.accumulation != Accumulation::fast)
     return {Rule::facts_of_others, 1, 0};
   if (is_gathered(c) && !is_grouped(c)) return {Rule::gather_without_groups, 1, 0};
   if (f.gate == Gate::dual) return {Rule::dual_gate, 1, 0};
@@ -292,8 +303,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
-  if (c.tile_m != 8 && c.tile_m != 16 && c.tile_m != kMostFewRows)
-    return {Rule::rows_not_supported, c.tile_m, kMostFewRows};
+  // Sums of a step apart leave no registers for more rows.
+  const int most_rows = has_factors(c) ? kMostFewRows / 2 : kMostFewRows;
+  if ((c.tile_m != 8 && c.tile_m != 16 && c.tile_m != kMostFewRows) || c.tile_m > most_rows)
+    return {Rule::rows_not_supported, c.tile_m, most_rows};
   if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
   if (c.stages < 2 || c.stages > kMaxDirectStages) return {Rule::stages_out_of_range, c.stages, kMaxDirectStages};
   if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
@@ -308,6 +321,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (const Verdict<Rule> types = why_invalid_types(c); !types.ok()) return types;
   if (c.mma_kind != MmaKind::wgmma_f16 && c.mma_kind != MmaKind::mma_f16) return {Rule::instruction, 1, 0};
   if (is_direct(c)) return why_invalid_direct(c);
+  if (has_factors(c)) return {Rule::factors_of_wgmma, 1, 0};
   if (c.tile_m < 16 || c.tile_m > 256 || c.tile_m % 16 != 0 || (c.tile_m > 32 && c.tile_m % a_box_rows(c) != 0))
     return {Rule::tile_m_not_supported, c.tile_m, 256};
   if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};

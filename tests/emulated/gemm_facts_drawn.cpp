@@ -102,9 +102,11 @@ class Draw : tessera::testing::RandomDraw {
     } else if (one_in(3)) {
       set("c", "matrix");
     }
+    const bool is_8_bit = a == "e4m3" || a == "e5m2", has_factors_of_a = is_8_bit && one_in(2);
+    if (has_factors_of_a) set("a_scale_block", "1x128");
     if (one_in(2)) {
-      set("mma_kind", of({"wgmma.f16", "mma.f16"}));
-      set("tile_m", of({"8", "16", "32", "64", "128", "192"}));
+      set("mma_kind", has_factors_of_a ? "mma.f16" : of({"wgmma.f16", "mma.f16"}));
+      set("tile_m", has_factors_of_a ? of({"8", "16"}) : of({"8", "16", "32", "64", "128", "192"}));
       set("tile_n", of({"64", "128", "256"}));
       set("split_k", std::to_string(pick(1, 3)));
     }

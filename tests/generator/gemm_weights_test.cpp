@@ -148,6 +148,19 @@ TEST_CASE("weights: rows are packed into a workspace by a step in front") {
       std::string::npos);
 }
 
+TEST_CASE("weights: activations of 8 bits with factors for 128 of k take mma.f16, whatever the rows") {
+  for (const char* const m : {"1", "16", "4096"}) {
+    const Plan plan = make_plan(problem_of(
+        "gemm",
+        {{"dtype", "e4m3"}, {"b_dtype", "mxfp4"}, {"a_scale_block", "1x128"}, {"m", m}, {"n", "8192"}, {"k", "8192"}}));
+    CHECK(plan.mma_kind == "mma.f16");
+    std::vector<std::string> names;
+    for (const BufferSpec& buffer : plan.launch.buffers) names.push_back(buffer.name);
+    CHECK(std::find(names.begin(), names.end(), "sfa") != names.end());
+    CHECK(std::find(names.begin(), names.end(), "sfb") == names.end());
+  }
+}
+
 TEST_CASE("weights: an illegal pin or fact is refused with the rule that it breaks") {
   const auto ends = [](const Fields& fields, const std::string& text) {
     const std::string found = refusal("gemm", with_weights(fields));
@@ -156,15 +169,19 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   };
   ends({{"dtype", "s8"}}, "a is s8: must be bf16, f16, e4m3 or e5m2 beside 4-bit weights");
   ends({{"dtype", "e4m3"}, {"accumulation", "promoted"}},
-       "4-bit weights have kernels for a and b with contiguous k, without scale blocks, promoted sums and a "
-       "block-scaled "
-       "d");
+       "4-bit weights have kernels for a and b with contiguous k, without promoted sums and a block-scaled d");
+  const std::string factors =
+      "scale blocks beside 4-bit weights: a_scale_block 1x128 of a of e4m3 or e5m2 alone (weights have scales of their "
+      "own)";
+  ends({{"a_scale_block", "1x128"}}, factors);
+  ends({{"dtype", "e4m3"}, {"a_scale_block", "128x128"}}, factors);
+  ends({{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}}, factors);
+  ends({{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"mma_kind", "wgmma.f16"}},
+       "a_scale_block beside 4-bit weights by wgmma, mma.f16 needed (mma_kind): its sums of 128 of k are apart");
   ends({{"dtype", "f16"}}, "scales of mxfp4 reach beyond f16's exponents: take a of bf16, or weights in nvfp4");
   ends({{"d_dtype", "e4m3"}}, "d is e4m3: must be f32, bf16 or f16 beside 4-bit weights");
   ends({{"a_layout", "mn"}},
-       "4-bit weights have kernels for a and b with contiguous k, without scale blocks, promoted sums and a "
-       "block-scaled "
-       "d");
+       "4-bit weights have kernels for a and b with contiguous k, without promoted sums and a block-scaled d");
   ends({{"gate", "dual"}},
        "gate dual: of 4-bit weights the rows of gate and up are packed together, eight in turn (gate interleaved, "
        "interleave 8)");
