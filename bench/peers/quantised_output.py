@@ -54,10 +54,9 @@ def cell(library, groups, rows, n, k, pins, repeat):
         ways.append(one)
     y, y_scales = torch.empty_like(d), torch.empty_like(sfd)
     for name, gate, chain in (("gate, then e4m3", GATE, "e4m3"), ("product, then gate(silu)+e4m3", "", "gate(silu)+e4m3")):
-        columns = inner if gate else n
-        between = torch.empty(m, columns, device="cuda", dtype=torch.bfloat16)
+        between = torch.empty(m, inner if gate else n, device="cuda", dtype=torch.bfloat16)
         first = Kernel(library, "gemm", FACTS + gate + hints).bind(d=between, **shared)
-        second = Kernel(library, "rows", f"columns={columns},chain={chain},rows={m}").bind(rows=m, x=between, y=y, y_scales=y_scales)
+        second = Kernel(library, "rows", f"columns={inner},chain={chain},rows={m}").bind(rows=m, x=between, y=y, y_scales=y_scales)
         names.append(name)
         ways.append(lambda first=first, second=second: (first(), second()))
     graphs = []
