@@ -69,7 +69,7 @@ std::string random_text(const Selector& selector, std::mt19937_64& random) {
                                      "gather+layernorm+e4m3(row)",
                                      "rope(0..63)+mxfp4(64..127,tile)+f32",
                                      "hadamard(64)+e4m3(128)+f16",
-                                     "factor+nvfp4(tile,scatter)"};
+                                     "factor+nvfp4(tile)"};
   if (selector.key == "chain") return pick(kChains);
   // What goes with int4 alone.
   if (selector.key == "b_group" || selector.key == "group") return random() % 8 == 0 ? "64" : "128";

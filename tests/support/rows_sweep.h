@@ -322,7 +322,7 @@ class Launches {
       return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
     };
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (!names[i].ends_with("_stride_head") || !draw_.one_in(2)) continue;
+      if (!names[i].ends_with("_stride_head") || at("heads") == names.size() || !draw_.one_in(2)) continue;
       const std::string buffer = names[i].substr(0, names[i].size() - std::string_view("_stride_head").size());
       const std::size_t page = at(buffer + "_stride_page");
       const std::int64_t heads = values_[at("heads")], head = values_[i] + 8 * draw_.pick(0, 3);
