@@ -63,7 +63,7 @@ struct GemmCheck {
   int k_groups = 1;  ///< of each part of a split k: sums of steps in turn, added up in their order
   std::optional<TensorSums> sums{};
   std::optional<TensorView> sfd{};  ///< check_plain_or_gated: factors of an e4m3 d [l, m, ceil(n / 128)], an output
-  bool is_exact = false;  ///< all sums are whole numbers that the accumulators hold: only the output rounds
+  bool is_exact = false;            ///< all sums are whole numbers that the accumulators hold: only the output rounds
   bool judges_rel_error = true;
   int tile_m = 128, tile_n = 128;                          ///< of the kernel: edges to sample
   std::int64_t max_multiply_adds = std::int64_t{1} << 30;  ///< more than that is sampled, in whole rows

@@ -35,6 +35,9 @@ constexpr std::pair<std::string_view, GemmSize> kGemmSizes[] = {
     {"sfb_stride_n", &GemmArguments::sfb_stride_n},
     {"sfb_stride_k", &GemmArguments::sfb_stride_k},
     {"sfb_stride_l", &GemmArguments::sfb_stride_l},
+    {"sfd_stride_m", &GemmArguments::sfd_stride_m},
+    {"sfd_stride_n", &GemmArguments::sfd_stride_n},
+    {"sfd_stride_l", &GemmArguments::sfd_stride_l},
 };
 
 constexpr std::pair<std::string_view, GemmBuffer> kGemmBuffers[] = {

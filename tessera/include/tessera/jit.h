@@ -149,9 +149,11 @@ struct GemmArguments {
   std::int64_t a_rows = kUseDefault;       ///< gather rows: rows of a; not given: m
   std::int64_t group_tiles = kUseDefault;  ///< of 128 rows, with contiguous groups and scales
   std::int64_t ldb2 = kUseDefault, b2_stride_l = kUseDefault;
-  /// fp32 numbers between factors of blocks; not given: sfa [l, rows, ceil(k / 128)] is dense, likewise sfb.
+  /// fp32 numbers between factors of blocks; not given: sfa [l, rows, ceil(k / 128)] is dense, likewise sfb and, with a
+  /// d_scale_block, sfd [l, m, ceil(n / 128)].
   std::int64_t sfa_stride_m = kUseDefault, sfa_stride_k = kUseDefault, sfa_stride_l = kUseDefault;
   std::int64_t sfb_stride_n = kUseDefault, sfb_stride_k = kUseDefault, sfb_stride_l = kUseDefault;
+  std::int64_t sfd_stride_m = kUseDefault, sfd_stride_n = kUseDefault, sfd_stride_l = kUseDefault;
   DevicePointer workspace = 0;
   std::int64_t workspace_bytes = 0;
 };
