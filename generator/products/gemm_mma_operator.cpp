@@ -149,7 +149,6 @@ double GemmMmaOperator::score(const Config& config, const Gemm& problem) {
 namespace {
 
 constexpr double kWorthSaying = 0.95;  // of the time that it takes as it is
-
 BlockFormat mxfp8_of(DType dtype) { return dtype == DType::e4m3 ? BlockFormat::mxfp8_e4m3 : BlockFormat::mxfp8_e5m2; }
 
 /// Of e4m3 and e5m2, whose sums have half the rate on a GeForce card: what the same bytes take with scales of one, and
