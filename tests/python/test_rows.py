@@ -102,7 +102,7 @@ def turned_by(v, positions, frequencies, magnitude=1.0):
 @pytest.mark.parametrize(
     "options, frequencies, magnitude",
     [
-        ("base=160000,yarn=16,trained=65536", yarn(64, 160000.0, 16, 65536), 1),  # DeepSeek-V4's compressed entries
+        ("base=160000,yarn=16,trained=65536", yarn(64, 160000.0, 16, 65536), 1),  # base and factor of DeepSeek-V4's compressed entries
         ("yarn=40,trained=4096,magnitude=yarn", yarn(64, 10000.0, 40, 4096), 0.1 * numpy.log(40) + 1),
         ("yarn=4,trained=32768,low=2,high=48,magnitude=1.5", yarn(64, 10000.0, 4, 32768, 48, 2), 1.5),
         ("base=500000,llama3=8", llama3(64, 500000.0, 8, 8192), 1),
