@@ -47,6 +47,19 @@ std::string places_name(const AttentionFacts& facts) {
   return name + other_facts_name(facts, kNamed);
 }
 
+std::string unread_fact(const AttentionFacts& facts, const AttentionFacts& read) {
+  std::vector<std::string> usual;
+  visit_facts(read, [&](std::string_view, const auto& value) { usual.push_back(field_value(value)); });
+  std::string text;
+  std::size_t i = 0;
+  visit_facts(facts, [&](std::string_view name, const auto& value) {
+    if (text.empty() && field_value(value) != usual[i])
+      text = fmt::format("{} {}: there is no kernel that reads it", name, field_value(value));
+    ++i;
+  });
+  return text;
+}
+
 std::vector<OperandPlan> pool_operands(const std::string& dtype, const std::string& swizzle) {
   const auto window = [&](const char* name, const char* use) {
     return OperandPlan{.name = name,

@@ -28,6 +28,10 @@ std::vector<OperandPlan> pool_operands(const std::string& dtype, const std::stri
 /// Those that a fact adds to q, k, v, o and lse; none of them has a tensor map.
 std::vector<OperandPlan> fact_operands(const AttentionFacts& facts);
 
+/// "kv_cache mla_656: there is no kernel that reads it": the first fact that is not as the kernels that `read` stands
+/// for take it; empty if all are.
+std::string unread_fact(const AttentionFacts& facts, const AttentionFacts& read);
+
 /// Throws Error{unsupported} for a type that no family has kernels for.
 void require_dtype(const Fmha& problem);
 /// Throws Error{unsupported} for facts of scores that do not go together.

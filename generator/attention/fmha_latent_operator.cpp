@@ -219,6 +219,8 @@ std::string FmhaLatentOperator::explain(const Config& config, const Verdict& ver
       return explain_pages(verdict);
     case Rule::split_by_number:
       return "split_kv on: ranges follow lengths with v_is_k, take dealt";
+    case Rule::fact_not_read:
+      return unread_fact(config.facts, fmha_latent::read_facts(config.facts)) + " with v_is_k";
     case Rule::shared_memory_exceeded:
       return fmt::format("{} bytes of shared memory, {} allowed", found, bound);
     case Rule::ok:

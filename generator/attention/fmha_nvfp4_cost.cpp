@@ -26,10 +26,11 @@ FmhaNvfp4Cost fmha_nvfp4_cost(const fmha_nvfp4::Config& c, const Fmha& p, const 
   const double heads_kv = p.heads_kv < 0 ? heads_q : size_of(p.heads_kv, 1) * batch;
   const double rows = std::min<double>(queries, c.tile_m);
   double seen = keys;
-  if (c.mask == Mask::causal) seen = std::clamp(keys - (queries - rows) / 2, 1.0, keys);
-  if (c.window == Window::sliding) {
+  if (c.facts.mask == Mask::causal) seen = std::clamp(keys - (queries - rows) / 2, 1.0, keys);
+  if (c.facts.window == Window::sliding) {
     const auto side = [&](Hint size) { return size < 0 ? keys : static_cast<double>(size); };
-    seen = std::min(seen, rows + side(p.window_size_left) + (c.mask == Mask::causal ? 0 : side(p.window_size_right)));
+    seen = std::min(seen,
+                    rows + side(p.window_size_left) + (c.facts.mask == Mask::causal ? 0 : side(p.window_size_right)));
   }
   const double tiles = std::ceil(queries / c.tile_m) * heads_q, ctas = fmha_nvfp4::ctas_per_sm(c);
   const double places = device.device.sms * ctas;
@@ -39,11 +40,12 @@ FmhaNvfp4Cost fmha_nvfp4_cost(const fmha_nvfp4::Config& c, const Fmha& p, const 
 
   const double scores = 1.0 * c.tile_m * c.tile_n, slot = fmha_nvfp4::slot_bytes(c);
   const double warps = fmha_nvfp4::consumer_warps(c);
-  const double tensor = scores * 2 * c.head_dim / (device.products * device.four_bit);
-  const double exponentials = scores * (c.softcap == Softcap::none ? 1 : 3) / kMmaExponentialsPerCycle;
+  const double tensor = scores * 2 * c.facts.head_dim / (device.products * device.four_bit);
+  const double exponentials = scores * (c.facts.softcap == Softcap::none ? 1 : 3) / kMmaExponentialsPerCycle;
   const double smem = slot * (warps + 1) / kMmaSmemBytesPerCycle;
   const double issue =
-      scores * (kIssuePerScore + kIssuePerColumn * c.head_dim + (c.softcap == Softcap::none ? 0 : kIssuePerCap)) /
+      scores *
+      (kIssuePerScore + kIssuePerColumn * c.facts.head_dim + (c.facts.softcap == Softcap::none ? 0 : kIssuePerCap)) /
       kMmaIssuePerCycle;
   const double l2 = slot / device.l2_bytes;
   // A scheduler has one or two warps: what products and the rest do not overlap.
@@ -51,14 +53,14 @@ FmhaNvfp4Cost fmha_nvfp4_cost(const fmha_nvfp4::Config& c, const Fmha& p, const 
   const double step =
       kWaitCycles + std::max({ctas * tensor, ctas * exponentials, ctas * smem, ctas * issue, ctas * l2, alone});
   const double steps = std::ceil(seen / parts / c.tile_n);
-  const double tile =
-      steps * step + kOpenCycles + 1.0 * c.tile_m * c.head_dim * (fmha_nvfp4::stores_sums(c) ? 4 : 2) / kStoredPerCycle;
+  const double tile = steps * step + kOpenCycles +
+                      1.0 * c.tile_m * c.facts.head_dim * (fmha_nvfp4::stores_sums(c) ? 4 : 2) / kStoredPerCycle;
   const double computed = std::ceil(tiles * parts / places) * tile;
   // Values, scales, delta_s; o; parts, written and read.
-  const double of_row = c.head_dim * 9.0 / 16;
-  double bytes = heads_q * queries * (of_row + 2.0 * c.head_dim) + heads_kv * keys * 2 * of_row +
+  const double of_row = c.facts.head_dim * 9.0 / 16;
+  double bytes = heads_q * queries * (of_row + 2.0 * c.facts.head_dim) + heads_kv * keys * 2 * of_row +
                  heads_q * std::ceil(queries / nvfp4::kBlockRows) * keys * 4;
-  if (fmha_nvfp4::is_split(c)) bytes += 8 * parts * heads_q * queries * (c.head_dim + 2);
+  if (fmha_nvfp4::is_split(c)) bytes += 8 * parts * heads_q * queries * (c.facts.head_dim + 2);
   const double memory = bytes / device.memory_bytes;
 
   FmhaNvfp4Cost cost;

@@ -9,8 +9,8 @@
 
 namespace tessera::fmha_nvfp4 {
 
-inline bool has_ragged_queries(const fmha_nvfp4::Config& c) { return c.q_layout == QueryLayout::ragged; }
-inline bool has_ragged_keys(const fmha_nvfp4::Config& c) { return c.kv_layout == KvLayout::ragged; }
+inline bool has_ragged_queries(const fmha_nvfp4::Config& c) { return c.facts.q_layout == QueryLayout::ragged; }
+inline bool has_ragged_keys(const fmha_nvfp4::Config& c) { return c.facts.kv_layout == KvLayout::ragged; }
 
 /// Numbers that say where the rows of sequences lie.
 std::vector<BufferSpec> nvfp4_places_of(const fmha_nvfp4::Config& config);

@@ -12,6 +12,8 @@
 #include "generator/attention/fmha_tile_cost.h"
 #include "generator/block_scaled/block_operator.h"
 #include "generator/candidates.h"
+#include "generator/facts.h"
+#include "generator/family.h"
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "tessera/error.h"
@@ -38,7 +40,7 @@ SplitKv split_of(const Fmha& p) {
 }
 
 OperandPlan operand_of_o(const Config& config) {
-  const std::string type(config.output == Output::unnormalized ? "f32" : to_word(config.o_dtype));
+  const std::string type(config.facts.output == Output::unnormalized ? "f32" : to_word(config.facts.o_dtype));
   OperandPlan o = plain_operand("o", type, "D of O = P V, merged from parts in the workspace");
   if (!stores_boxes(config)) return o;
   o.tensor_map_type = type;
@@ -95,25 +97,14 @@ void FmhaNvfp4Operator::require_facts(const Fmha& problem) {
 }
 
 std::vector<Config> FmhaNvfp4Operator::candidates(const Fmha& problem) {
+  AttentionFacts facts = attention_facts(problem);
+  facts.dtype = facts.kv_dtype = facts.o_dtype = problem.o_dtype.value_or(DType::bf16);
   std::vector<Config> list;
   for (const int tile_m : kTileRows128)
     for (const int tile_n : kTileRows128)
       for (const int stages : kStages)
-        list.push_back({.head_dim = problem.head_dim,
-                        .dtype = BlockFormat::nvfp4,
-                        .o_dtype = problem.o_dtype.value_or(DType::bf16),
-                        .mask = problem.mask,
-                        .window = problem.window,
-                        .q_layout = problem.q_layout,
-                        .kv_layout = problem.kv_layout,
-                        .seqused = problem.seqused,
-                        .sink = problem.sink,
-                        .softcap = problem.softcap,
-                        .alibi = problem.alibi,
-                        .tree_mask = problem.tree_mask,
-                        .output = problem.output,
+        list.push_back({.facts = facts,
                         .split_kv = problem.split_kv.value_or(split_of(problem)),
-                        .split_size = problem.split_size,
                         .tile_m = problem.tile_m.value_or(tile_m),
                         .tile_n = problem.tile_n.value_or(tile_n),
                         .stages = problem.stages.value_or(stages),
@@ -128,7 +119,8 @@ double FmhaNvfp4Operator::score(const Config& config, const Fmha& asked) {
   double score = 1;
   if ((config.tile_m == 64) != has_few) score *= kSmallTile;
   if (config.tile_n == 64) score *= kFewKeys;
-  if (config.tree_mask != TreeMask::none && config.head_dim == 128 && config.tile_n == 128) score *= kSpilled;
+  if (config.facts.tree_mask != TreeMask::none && config.facts.head_dim == 128 && config.tile_n == 128)
+    score *= kSpilled;
   if (config.stages != kStages[0]) score *= kOtherSlots;
   return score;
 }
@@ -155,7 +147,7 @@ std::string FmhaNvfp4Operator::label(const Config& config) {
 }
 
 std::string FmhaNvfp4Operator::subject(const Config& config) {
-  return fmt::format("head_dim {}, nvfp4, {}", config.head_dim, label(config));
+  return fmt::format("head_dim {}, nvfp4, {}", config.facts.head_dim, label(config));
 }
 
 std::string FmhaNvfp4Operator::explain(const Config& config, const Verdict& verdict) {
@@ -163,14 +155,14 @@ std::string FmhaNvfp4Operator::explain(const Config& config, const Verdict& verd
   switch (verdict.rule) {
     case Rule::ok:
       break;
-    case Rule::format_not_nvfp4:
-      return fmt::format("scales for {} elements, {} needed: take nvfp4", found, bound);
     case Rule::head_dim_not_64_or_128:
       return fmt::format("head_dim {}, 64 or {} needed (one or two steps of 64 products)", found, bound);
     case Rule::o_dtype_not_16_bit:
-      return fmt::format("o_dtype {}: take bf16 or f16", to_word(config.o_dtype));
+      return fmt::format("o_dtype {}: take bf16 or f16", to_word(config.facts.o_dtype));
     case Rule::keys_paged:
       return "kv_layout paged: keys in pages become dense where they are quantised (attention_quantize), take dense";
+    case Rule::fact_not_read:
+      return unread_fact(config.facts, fmha_nvfp4::read_facts(config.facts)) + " with dtype nvfp4";
     case Rule::ragged_queries_used:
       return "seqused qk with q_layout ragged: cu_seqlens_q says how many queries a sequence has; take k";
     case Rule::keys_dealt:
@@ -195,21 +187,25 @@ std::string FmhaNvfp4Operator::explain(const Config& config, const Verdict& verd
 }
 
 std::string FmhaNvfp4Operator::kernel_name(Arch arch, const Config& config) {
-  std::string name =
-      fmt::format("tessera_fmha_nvfp4_{}_d{}_{}x{}_s{}_{}", arch_name(arch.to_string()), config.head_dim, config.tile_m,
-                  config.tile_n, config.stages, config.mask == Mask::none ? "full" : to_word(config.mask));
-  if (config.window != Window::none) name += config.window == Window::chunked ? "_chunked" : "_window";
+  std::string name = fmt::format("tessera_fmha_nvfp4_{}_d{}_{}x{}_s{}_{}", arch_name(arch.to_string()),
+                                 config.facts.head_dim, config.tile_m, config.tile_n, config.stages,
+                                 config.facts.mask == Mask::none ? "full" : to_word(config.facts.mask));
+  if (config.facts.window != Window::none) name += config.facts.window == Window::chunked ? "_chunked" : "_window";
   if (has_ragged_queries(config)) name += "_ragged";
   if (has_ragged_keys(config)) name += "_raggedk";
-  if (config.seqused != UsedLengths::none) name += config.seqused == UsedLengths::qk ? "_usedqk" : "_usedk";
-  if (config.sink != Sink::none) name += "_sink";
-  if (config.softcap != Softcap::none) name += "_softcap";
-  if (config.alibi != Alibi::none) name += "_alibi";
-  if (config.tree_mask != TreeMask::none) name += "_tree";
+  if (config.facts.seqused != UsedLengths::none) name += config.facts.seqused == UsedLengths::qk ? "_usedqk" : "_usedk";
+  if (config.facts.sink != Sink::none) name += "_sink";
+  if (config.facts.softcap != Softcap::none) name += "_softcap";
+  if (config.facts.alibi != Alibi::none) name += "_alibi";
+  if (config.facts.tree_mask != TreeMask::none) name += "_tree";
   if (fmha_nvfp4::is_split(config)) name += "_split";
-  if (config.split_size > 0) name += fmt::format("{}", config.split_size);
-  if (config.output == Output::unnormalized) name += "_unnormalized";
-  return name + fmt::format("_to_{}", to_word(config.o_dtype));
+  if (config.facts.split_size > 0) name += fmt::format("{}", config.facts.split_size);
+  if (config.facts.output == Output::unnormalized) name += "_unnormalized";
+  // Facts that are named above, or are the same for all; any other has its own name.
+  constexpr std::string_view kNamed[] = {"head_dim",  "head_dim_v", "dtype",      "mask",   "window",    "seqused",
+                                         "kv_layout", "sink",       "softcap",    "alibi",  "tree_mask", "output",
+                                         "q_layout",  "kv_dtype",   "split_size", "o_dtype"};
+  return name + other_facts_name(config.facts, kNamed) + fmt::format("_to_{}", to_word(config.facts.o_dtype));
 }
 
 void FmhaNvfp4Operator::describe(const Config& config, Plan& plan) {
@@ -221,22 +217,23 @@ void FmhaNvfp4Operator::describe(const Config& config, Plan& plan) {
     operand.scale_form = "of lanes";
     return operand;
   };
-  plan.operands = {units("q", "A of S = Q K^T, from global memory to registers"),
-                   units("k", "B of S = Q K^T, keys in the order of P's registers"),
-                   units("v", "B of O = P V, scales for 16 keys"),
-                   plain_operand("delta_s", "f32", "accumulators of S begin as it"),
-                   plain_operand("row_shift", "f32",
-                                 config.softcap == Softcap::none ? "read for lse" : "added to each score of a row"),
-                   operand_of_o(config),
-                   plain_operand("lse", "f32", "written if not null")};
-  if (config.output == Output::unnormalized)
+  plan.operands = {
+      units("q", "A of S = Q K^T, from global memory to registers"),
+      units("k", "B of S = Q K^T, keys in the order of P's registers"),
+      units("v", "B of O = P V, scales for 16 keys"),
+      plain_operand("delta_s", "f32", "accumulators of S begin as it"),
+      plain_operand("row_shift", "f32",
+                    config.facts.softcap == Softcap::none ? "read for lse" : "added to each score of a row"),
+      operand_of_o(config),
+      plain_operand("lse", "f32", "written if not null")};
+  if (config.facts.output == Output::unnormalized)
     for (const char* const name : {"row_max", "row_sum"})
       plan.operands.push_back(plain_operand(name, "f32", "written"));
-  if (config.sink != Sink::none)
+  if (config.facts.sink != Sink::none)
     plan.operands.push_back(plain_operand("sink", "f32", "a logit of each head, in the denominator; may be null"));
-  if (config.alibi != Alibi::none)
+  if (config.facts.alibi != Alibi::none)
     plan.operands.push_back(plain_operand("alibi_slopes", "f32", "a slope of each head"));
-  if (config.tree_mask != TreeMask::none)
+  if (config.facts.tree_mask != TreeMask::none)
     plan.operands.push_back(plain_operand("tree_mask", "s32", "a bit for each query of the sequence"));
   for (const BufferSpec& place : nvfp4_places_of(config))
     plan.operands.push_back(plain_operand(place.name, "s32", "where the rows of sequences lie"));

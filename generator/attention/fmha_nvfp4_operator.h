@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/fact_fields.h"
 #include "spec/fmha_nvfp4.h"
 #include "tessera/plan.h"
 
@@ -36,27 +37,26 @@ struct FmhaNvfp4Operator {
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [head_dim, dtype, o_dtype, mask, window, q_layout, kv_layout, seqused, sink, softcap, alibi, tree_mask,
-                 output, split_kv, split_size, tile_m, tile_n, stages, pack_gqa] = config;
-    visit("head_dim", head_dim);
-    visit("dtype", dtype);
-    visit("o_dtype", o_dtype);
-    visit("mask", mask);
-    visit("window", window);
-    visit("q_layout", q_layout);
-    visit("kv_layout", kv_layout);
-    visit("seqused", seqused);
-    visit("sink", sink);
-    visit("softcap", softcap);
-    visit("alibi", alibi);
-    visit("tree_mask", tree_mask);
-    visit("output", output);
+    const auto& [facts, split_kv, tile_m, tile_n, stages, pack_gqa] = config;
+    visit_facts(facts, [&](std::string_view name, const auto& value) {
+      // Facts have no word for a type of four bits.
+      if (name == "dtype" || name == "kv_dtype")
+        visit(name, BlockFormat::nvfp4);
+      else
+        visit(name, value);
+    });
     visit("split_kv", split_kv);
-    visit("split_size", split_size);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);
     visit("stages", stages);
     visit("pack_gqa", pack_gqa);
+  }
+  /// Those that a Problem may pin: keys are in no pages, and have the format of dtype.
+  template <class Visit>
+  static void visit_pins(const Config& config, Visit&& visit) {
+    visit_fields(config, [&](std::string_view name, const auto& value) {
+      if (name != "page_size" && name != "kv_dtype") visit(name, value);
+    });
   }
 };
 

@@ -37,12 +37,11 @@ template <Config C>
 struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
   static constexpr BarrierRow kFull = full_barriers(C);
-  static constexpr int kSteps = score_steps(C), kColumnTiles = C.head_dim / 8;
+  static constexpr int kSteps = score_steps(C), kColumnTiles = C.facts.head_dim / 8;
   static constexpr int kTilesOfUnit = nvfp4::kKeysOfUnit / 8, kScoresOfUnit = 4 * kTilesOfUnit;
   static constexpr float kRaise = 11.392317f, kLower = 1.0f / 2688.0f;  // log2(448 * 6), and its way back
   static constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-  static constexpr Attention kAttention = attention_of(C);
-  static constexpr bool kAlters = alters_scores(kAttention.facts), kCaps = C.softcap != Softcap::none;
+  static constexpr bool kAlters = alters_scores(C.facts), kCaps = C.facts.softcap != Softcap::none;
   using Scores = float[C.tile_n / 2];
   using Outputs = OutputRows<C>;
 
@@ -52,10 +51,9 @@ struct Consumer {
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) - kWarpgroupThreads / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   common::RingPosition<C.stages> ring{};
-  const attention::Altering altering = attention::altering_of<kAttention>(p);
+  const attention::Altering altering = attention::altering_of<C>(p);
   // Scores are multiplied by a factor that is not negative: with a negative scale they change their signs before.
-  const float factor =
-      kAlters ? attention::folded<kAttention>(altering) : fmaxf(fabsf(p.softmax_scale) * kLog2E, 0x1p-100f);
+  const float factor = kAlters ? attention::folded<C>(altering) : fmaxf(fabsf(p.softmax_scale) * kLog2E, 0x1p-100f);
 
   unsigned q[kSteps][4];
   unsigned q_scales;
@@ -67,8 +65,9 @@ struct Consumer {
   __device__ __forceinline__ int row_of(const Tile<C>& tile) const { return tile.first_row + kRowsOfWarp * warp; }
 
   __device__ __forceinline__ void load_queries(const Tile<C>& tile) {
-    const char* const unit = static_cast<const char*>(p.q) + tile.query_block(p) * nvfp4::q_block_bytes(C.head_dim) +
-                             static_cast<long long>(row_of(tile) / kRowsOfWarp) * nvfp4::q_unit_bytes(C.head_dim);
+    const char* const unit = static_cast<const char*>(p.q) +
+                             tile.query_block(p) * nvfp4::q_block_bytes(C.facts.head_dim) +
+                             static_cast<long long>(row_of(tile) / kRowsOfWarp) * nvfp4::q_unit_bytes(C.facts.head_dim);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const ptx::Vector4 v = ptx::ld_global_v4(unit + 512 * step + 16 * lane);
@@ -79,7 +78,7 @@ struct Consumer {
     }
     // One step: the second two threads of a quad have no scales to give.
     const int word = kSteps == 2 ? lane : lane / 4 * 2 + lane % 2;
-    q_scales = ptx::ld_global_u32(unit + nvfp4::q_scales_offset(C.head_dim) + 4 * word);
+    q_scales = ptx::ld_global_u32(unit + nvfp4::q_scales_offset(C.facts.head_dim) + 4 * word);
   }
 
   // Accumulators of S begin as delta_s: a thread's 8 keys of each 32, the same for both of its rows.
@@ -128,9 +127,9 @@ struct Consumer {
 #pragma unroll
     for (int u = 0; u < units_of_step(C); ++u) {
       const unsigned unit =
-          smem + kLayout.k.offset + ring.slot * key_slot_bytes(C) + u * nvfp4::key_unit_bytes(C.head_dim);
+          smem + kLayout.k.offset + ring.slot * key_slot_bytes(C) + u * nvfp4::key_unit_bytes(C.facts.head_dim);
       unsigned scales[2 * kSteps];
-      load_words(unit + nvfp4::key_scales_offset(C.head_dim) + lane * 8 * kSteps, scales);
+      load_words(unit + nvfp4::key_scales_offset(C.facts.head_dim) + lane * 8 * kSteps, scales);
       multiply_keys(scores + u * kScoresOfUnit, unit, scales);
     }
   }
@@ -138,7 +137,7 @@ struct Consumer {
   // Two tiles of columns after the other.
   template <int kTile = 0>
   __device__ __forceinline__ void multiply_values(Outputs& outputs, const Probabilities& of, unsigned unit,
-                                                  const unsigned (&scales)[C.head_dim / 32]) const {
+                                                  const unsigned (&scales)[C.facts.head_dim / 32]) const {
     if constexpr (kTile < kColumnTiles) {
       const ptx::Words4 v = ptx::ld_shared_v4(unit + kTile / 2 * 512 + 16 * lane);
       multiply<0, kTile % 4>(outputs + 4 * kTile, of.words, v.x, v.y, of.scales, scales[kTile / 4]);
@@ -169,7 +168,7 @@ struct Consumer {
     for (int i = 0; i < C.tile_n / 2; ++i) {
       const int row = i / 2 % 2, key = i / 16 * 32 + i % 16 / 4 * 2 + i % 2;
       const float score = kCaps ? scores[i] + shift[row] : scores[i];
-      scores[i] = attention::altered<kAttention>(score, altering, slope, distances[row] - static_cast<float>(key));
+      scores[i] = attention::altered<C>(score, altering, slope, distances[row] - static_cast<float>(key));
     }
   }
 
@@ -200,10 +199,11 @@ struct Consumer {
 #pragma unroll
       for (int i = 0; i < C.tile_n / 2; ++i) scores[i] = -scores[i];
     }
-    if constexpr (C.tree_mask != TreeMask::none) hide_by_tree(scores, tile, first_key);
+    if constexpr (C.facts.tree_mask != TreeMask::none) hide_by_tree(scores, tile, first_key);
     const bool hides_rows = has_used_queries<C>() && row + kRowsOfWarp > tile.queries.rows;
     const bool hides_last = hides_rows || first_key + C.tile_n > tile.visible_keys(p, row).end;
-    const bool hides_first = C.window != Window::none && first_key < tile.visible_keys(p, row + kRowsOfWarp - 1).begin;
+    const bool hides_first =
+        C.facts.window != Window::none && first_key < tile.visible_keys(p, row + kRowsOfWarp - 1).begin;
     if (!hides_last && !hides_first) return;
     const int of_lane = first_key + lane % 4 * 8;
 #pragma unroll
@@ -238,7 +238,7 @@ struct Consumer {
       sum[r] *= rescale[r];
     }
 #pragma unroll
-    for (int i = 0; i < C.head_dim / 2; ++i) outputs[i] *= rescale[i / 2 % 2];
+    for (int i = 0; i < C.facts.head_dim / 2; ++i) outputs[i] *= rescale[i / 2 % 2];
   }
 
   __device__ __forceinline__ void step(Outputs& outputs, const Tile<C>& tile, int first_key) {
@@ -255,11 +255,11 @@ struct Consumer {
 #pragma unroll
     for (int u = 0; u < units_of_step(C); ++u) {
       const unsigned unit =
-          smem + kLayout.v.offset + ring.slot * key_slot_bytes(C) + u * nvfp4::key_unit_bytes(C.head_dim);
+          smem + kLayout.v.offset + ring.slot * key_slot_bytes(C) + u * nvfp4::key_unit_bytes(C.facts.head_dim);
       Probabilities of;
       exponentiate(of, scores + u * kScoresOfUnit, factor, subtrahend, sum);
-      unsigned scales[C.head_dim / 32];
-      load_words(unit + nvfp4::key_scales_offset(C.head_dim) + lane * (C.head_dim / 8), scales);
+      unsigned scales[C.facts.head_dim / 32];
+      load_words(unit + nvfp4::key_scales_offset(C.facts.head_dim) + lane * (C.facts.head_dim / 8), scales);
       multiply_values(outputs, of, unit, scales);
     }
     // One arrival of each warp, whose lanes have read what they need of the slot. The fence ends the reads before the
@@ -286,23 +286,23 @@ struct Consumer {
         if (!is_there) continue;
         const long long rows = static_cast<long long>(has_ragged_queries<C>() ? 1 : p.batch) * p.heads_q * p.seqlen_q;
         const long long of_part = tile.split * rows + at;
-        store_row_of_sums<C>(p.partial_o + of_part * C.head_dim, outputs, r, kLower);
+        store_row_of_sums<C>(p.partial_o + of_part * C.facts.head_dim, outputs, r, kLower);
         if (is_first)
           ptx::st_global_v2(p.partial_sums + 2 * of_part, __float_as_uint(largest), __float_as_uint(sum[r] * kLower));
         continue;
       }
-      if constexpr (C.output == Output::unnormalized) {
+      if constexpr (C.facts.output == Output::unnormalized) {
         factors[r] = kLower;
       } else {
         float whole = sum[r];
-        if constexpr (C.sink != Sink::none) {
+        if constexpr (C.facts.sink != Sink::none) {
           const float subtrahend = max[r] == ptx::minus_infinity() ? 0.0f : largest - kRaise;
           if (p.sink != nullptr) whole += attention::sink_share(p.sink[tile.head], subtrahend);
         }
         factors[r] = whole == 0.0f ? 0.0f : 1.0f / whole;
       }
       if (!is_first || !is_there) continue;
-      if constexpr (C.output == Output::unnormalized) {
+      if constexpr (C.facts.output == Output::unnormalized) {
         p.row_max[at] = largest * kLn2;
         p.row_sum[at] = sum[r] * kLower;
       }
@@ -323,14 +323,14 @@ struct Consumer {
       if (!has_used_queries<C>() || tile.first_row < tile.queries.rows) load_queries(tile);  // else nobody wrote them
       Outputs outputs;
 #pragma unroll
-      for (int i = 0; i < C.head_dim / 2; ++i) outputs[i] = 0.0f;
+      for (int i = 0; i < C.facts.head_dim / 2; ++i) outputs[i] = 0.0f;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         max[r] = ptx::minus_infinity();
         sum[r] = 0.0f;
         shift[r] = kCaps ? row_shift_of(tile, row_of(tile) + lane / 4 + 8 * r) : 0.0f;
       }
-      slope = C.alibi == Alibi::none ? 0.0f : attention::slope_of<kAttention>(p, tile.head);
+      slope = C.facts.alibi == Alibi::none ? 0.0f : attention::slope_of<C>(p, tile.head);
 #pragma unroll 1
       for (int block = tile.first_block; block < tile.end_block; ++block) step(outputs, tile, block * C.tile_n);
       store(outputs, tile);

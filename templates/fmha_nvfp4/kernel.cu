@@ -4,7 +4,7 @@
 
 namespace tessera::fmha_nvfp4 {
 
-inline constexpr Config kConfig{.head_dim = 128, .mask = Mask::causal};
+inline constexpr Config kConfig{.facts = {.mask = Mask::causal}};
 
 }  // namespace tessera::fmha_nvfp4
 

@@ -46,9 +46,4 @@ __device__ __forceinline__ void kernel(const Params& params) {
   }
 }
 
-template <Config C>
-__device__ __forceinline__ void merge(const attention::MergeParams& params) {
-  attention::merge<attention_of(C)>(params);
-}
-
 }  // namespace tessera::fmha_nvfp4

@@ -17,7 +17,7 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
 #pragma unroll 1
   for (int index = static_cast<int>(blockIdx.x); index < num_tiles<C>(p); index += static_cast<int>(gridDim.x)) {
     const Tile<C> tile(p, index);
-    const long long keys = tile.key_block(p) * nvfp4::key_block_bytes(C.head_dim);
+    const long long keys = tile.key_block(p) * nvfp4::key_block_bytes(C.facts.head_dim);
     const float* const delta_s = p.delta_s + (tile.query_block(p) + tile.first_row / nvfp4::kBlockRows) * columns;
 #pragma unroll 1
     for (int block = tile.first_block; block < tile.end_block; ++block) {

@@ -15,13 +15,13 @@
 namespace tessera::fmha_nvfp4 {
 
 template <Config C>
-using OutputRows = float[C.head_dim / 2];
+using OutputRows = float[C.facts.head_dim / 2];
 
 // A row of fp32 from registers: of o, or of a part of split keys. Neighbouring threads have neighbouring columns.
 template <Config C>
 __device__ __forceinline__ void store_row_of_sums(float* row, const OutputRows<C>& outputs, int r, float factor) {
 #pragma unroll
-  for (int tile = 0; tile < C.head_dim / 8; ++tile)
+  for (int tile = 0; tile < C.facts.head_dim / 8; ++tile)
     ptx::st_global_v2(row + 8 * tile + threadIdx.x % 4 * 2, __float_as_uint(outputs[4 * tile + 2 * r] * factor),
                       __float_as_uint(outputs[4 * tile + 2 * r + 1] * factor));
 }
@@ -30,12 +30,12 @@ __device__ __forceinline__ void store_row_of_sums(float* row, const OutputRows<C
 template <Config C>
 __device__ __forceinline__ void store_row(char* row, const OutputRows<C>& outputs, int r, float factor, bool is_there) {
 #pragma unroll
-  for (int tiles = 0; tiles < C.head_dim / 8; tiles += 4) {
+  for (int tiles = 0; tiles < C.facts.head_dim / 8; tiles += 4) {
     unsigned words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      words[i] = ptx::cvt_pack<C.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * factor,
-                                          outputs[4 * (tiles + i) + 2 * r + 1] * factor);
+      words[i] = ptx::cvt_pack<C.facts.o_dtype>(outputs[4 * (tiles + i) + 2 * r] * factor,
+                                                outputs[4 * (tiles + i) + 2 * r + 1] * factor);
     common::transpose_quad(words);
     if (is_there) ptx::st_global_v4(row + 16 * tiles + threadIdx.x % 4 * 16, {words[0], words[1], words[2], words[3]});
   }
@@ -68,8 +68,8 @@ __device__ __forceinline__ void stage_pass(unsigned panels, const OutputRows<C>&
       unsigned packed[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        packed[j] = ptx::cvt_pack<C.o_dtype>(of_pass[8 * i + 2 * j] * factors[j % 2],
-                                             of_pass[8 * i + 2 * j + 1] * factors[j % 2]);
+        packed[j] = ptx::cvt_pack<C.facts.o_dtype>(of_pass[8 * i + 2 * j] * factors[j % 2],
+                                                   of_pass[8 * i + 2 * j + 1] * factors[j % 2]);
       ptx::stmatrix_x4((address ^ (32 * i % kSpan)) + 32 * i / kSpan * kPanelBytes, packed[0], packed[1], packed[2],
                        packed[3]);
     }

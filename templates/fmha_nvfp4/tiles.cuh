@@ -30,17 +30,17 @@ struct Params {
 
 template <Config C>
 TESSERA_HD constexpr bool has_ragged_queries() {
-  return C.q_layout == QueryLayout::ragged;
+  return C.facts.q_layout == QueryLayout::ragged;
 }
 template <Config C>
 TESSERA_HD constexpr bool has_ragged_keys() {
-  return C.kv_layout == KvLayout::ragged;
+  return C.facts.kv_layout == KvLayout::ragged;
 }
 
 // Dense queries with used lengths: rows behind them see no key, and are stored.
 template <Config C>
 TESSERA_HD constexpr bool has_used_queries() {
-  return C.seqused == UsedLengths::qk;
+  return C.facts.seqused == UsedLengths::qk;
 }
 
 struct Keys {
@@ -68,13 +68,13 @@ struct Tile {
     head = index - number * p.heads_q;
     int tile = number;
     if constexpr (kIsRagged) {
-      if constexpr (C.mask == Mask::causal)
+      if constexpr (C.facts.mask == Mask::causal)
         tile = attention::blocks_of_all<true, C.tile_m>(p.batch, p.seqlen_q, p.seqlen_q) - 1 - number;
       sequence = attention::sequence_of<true, C.tile_m>(p.cu_seqlens_q, tile, p.batch, p.seqlen_q, p.seqlen_q);
     } else {
       const int tiles = attention::blocks_of_rows<C.tile_m>(p.seqlen_q), of_sequence = number / p.batch;
       sequence = number - of_sequence * p.batch;
-      tile = sequence * tiles + (C.mask == Mask::causal ? tiles - 1 - of_sequence : of_sequence);
+      tile = sequence * tiles + (C.facts.mask == Mask::causal ? tiles - 1 - of_sequence : of_sequence);
     }
     const int first_tile =
         attention::rows_of<kIsRagged, C.tile_m>(p.cu_seqlens_q, nullptr, sequence, p.seqlen_q, p.seqlen_q).first_block;
@@ -95,8 +95,8 @@ struct Tile {
   // Equal numbers of blocks for all parts but the last ones, or as many as a part's size has. A part may have none.
   __device__ __forceinline__ void take_part(const Params& p) {
     const int all = end_block - first_block;
-    int blocks = C.split_size / C.tile_n;
-    if constexpr (C.split_size == 0)
+    int blocks = C.facts.split_size / C.tile_n;
+    if constexpr (C.facts.split_size == 0)
       blocks = static_cast<int>(static_cast<unsigned>(all + p.num_splits - 1) / static_cast<unsigned>(p.num_splits));
     first_block += static_cast<int>(min(static_cast<long long>(split) * blocks, static_cast<long long>(all)));
     end_block = min(end_block, first_block + blocks);
@@ -110,13 +110,13 @@ struct Tile {
     if (has_used_queries<C>() && query >= queries.rows) return {0, 0};
     const int beside = query + keys.rows - queries.rows;
     Keys seen{0, keys.rows};
-    if constexpr (C.mask == Mask::causal) seen.end = min(seen.end, beside + 1);
-    if constexpr (C.window == Window::sliding) {
+    if constexpr (C.facts.mask == Mask::causal) seen.end = min(seen.end, beside + 1);
+    if constexpr (C.facts.window == Window::sliding) {
       // Sizes may be as large as lengths: no sum of them leaves 31 bits.
       if (p.window_size_right >= 0) seen.end = min(seen.end, beside + min(p.window_size_right, keys.rows - beside) + 1);
       if (p.window_size_left >= 0 && beside > p.window_size_left) seen.begin = beside - p.window_size_left;
     }
-    if constexpr (C.window == Window::chunked) {
+    if constexpr (C.facts.window == Window::chunked) {
       // A query in front of the first key has no chunk, and sees nothing.
       const unsigned chunk = static_cast<unsigned>(p.attention_chunk);
       if (beside >= 0) seen.begin = static_cast<int>(static_cast<unsigned>(beside) / chunk * chunk);

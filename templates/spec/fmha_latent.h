@@ -95,6 +95,23 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
+// The facts that these kernels read. Any other must be as usual: one that is new is refused until it stands here.
+TESSERA_HD constexpr AttentionFacts read_facts(const AttentionFacts& f) {
+  return {.head_dim = f.head_dim,
+          .head_dim_v = f.head_dim_v,
+          .dtype = f.dtype,
+          .mask = f.mask,
+          .seqused = f.seqused,
+          .kv_pools = f.kv_pools,
+          .kv_layout = f.kv_layout,
+          .page_size = f.page_size,
+          .sink = f.sink,
+          .v_is_k = f.v_is_k,
+          .kv_dtype = f.kv_dtype,
+          .o_dtype = f.dtype,
+          .kv_cache = f.kv_cache};
+}
+
 inline constexpr int kRows = 64;  // of a tile (wgmma M)
 inline constexpr int kRowsOfMergeWarp = 4;
 inline constexpr int kBlockKeys = 64;  // columns of S; P fits where a panel of the block was
@@ -139,6 +156,7 @@ enum class Rule {
   page_too_small_for_tma,   // page_size; 8 (rows of a swizzle's pattern)
   pages_without_lengths,    // 0; 1 (seqused k: where a sequence ends in its last page)
   split_by_number,          // 1; 0 (split_kv on)
+  fact_not_read,            // 1; 0
   shared_memory_exceeded,   // bytes; 232,448
 };
 
@@ -306,6 +324,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const Verdict<Rule> of_pages = why_invalid_pages(facts);
   if (!of_pages.ok()) return of_pages;
   if (c.split_kv == SplitKv::on) return {Rule::split_by_number, 1, 0};
+  if (facts != read_facts(facts)) return {Rule::fact_not_read, 1, 0};
   const int bytes = smem_layout(c).total_bytes;
   if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
   return {};

@@ -48,11 +48,11 @@
 // memory.
 #pragma once
 
+#include "spec/attention_facts.h"
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/nvfp4_units.h"
 #include "tessera/spec/attention_types.h"
-#include "tessera/spec/block_scale.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::fmha_nvfp4 {
@@ -61,22 +61,10 @@ using common::BarrierRow;
 using common::Role;
 using common::SmemRegion;
 
+// q, k and v are NVFP4, of which facts have no name: dtype, kv_dtype and o_dtype are all that of a normalised o.
 struct Config {
-  int head_dim = 128;
-  BlockFormat dtype = BlockFormat::nvfp4;  // of q, k and v
-  DType o_dtype = DType::bf16;
-  Mask mask = Mask::none;
-  Window window = Window::none;
-  QueryLayout q_layout = QueryLayout::dense;
-  KvLayout kv_layout = KvLayout::dense;  // dense or ragged: keys in pages become dense where they are quantised
-  UsedLengths seqused = UsedLengths::none;
-  Sink sink = Sink::none;
-  Softcap softcap = Softcap::none;
-  Alibi alibi = Alibi::none;
-  TreeMask tree_mask = TreeMask::none;
-  Output output = Output::normalized;
+  AttentionFacts facts;
   SplitKv split_kv = SplitKv::off;  // off or on
-  int split_size = 0;               // keys of a part; 0: a share of all
   int tile_m = 128;
   int tile_n = 128;
   int stages = 3;
@@ -85,16 +73,36 @@ struct Config {
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
+// The facts that these kernels read. Any other must be as usual: one that is new is refused until it stands here.
+TESSERA_HD constexpr AttentionFacts read_facts(const AttentionFacts& f) {
+  return {.head_dim = f.head_dim,
+          .head_dim_v = f.head_dim,
+          .dtype = f.dtype,
+          .mask = f.mask,
+          .window = f.window,
+          .seqused = f.seqused,
+          .kv_layout = f.kv_layout,  // dense or ragged: keys in pages become dense where they are quantised
+          .sink = f.sink,
+          .softcap = f.softcap,
+          .alibi = f.alibi,
+          .tree_mask = f.tree_mask,
+          .output = f.output,
+          .q_layout = f.q_layout,
+          .kv_dtype = f.dtype,
+          .split_size = f.split_size,
+          .o_dtype = f.dtype};
+}
+
 inline constexpr int kMaxStages = 8;
 inline constexpr int kRowsOfWarp = 16;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  format_not_nvfp4,        // elements under one scale; 16
   head_dim_not_64_or_128,  // head_dim; 128
   o_dtype_not_16_bit,      // bytes of an element of o; 2
   keys_paged,              // 1; 0
+  fact_not_read,           // 1; 0
   ragged_queries_used,     // 1; 0
   keys_dealt,              // 1; 0
   part_not_of_blocks,      // split_size; tile_n
@@ -108,40 +116,17 @@ enum class Rule {
 
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
 // Whether O leaves as fp32 sums relative to a row's largest logit.
-TESSERA_HD constexpr bool stores_sums(const Config& c) { return is_split(c) || c.output == Output::unnormalized; }
-
-// The same facts as templates/attention asks for them. Theirs has no type of four bits: dtype is that of o.
-struct Attention {
-  AttentionFacts facts;
-  TESSERA_HD friend constexpr bool operator==(const Attention&, const Attention&) = default;
-};
-TESSERA_HD constexpr Attention attention_of(const Config& c) {
-  AttentionFacts f;
-  f.head_dim = f.head_dim_v = c.head_dim;
-  f.dtype = f.kv_dtype = f.o_dtype = c.o_dtype;
-  f.mask = c.mask;
-  f.window = c.window;
-  f.q_layout = c.q_layout;
-  f.kv_layout = c.kv_layout;
-  f.seqused = c.seqused;
-  f.sink = c.sink;
-  f.softcap = c.softcap;
-  f.alibi = c.alibi;
-  f.tree_mask = c.tree_mask;
-  f.output = c.output;
-  f.split_size = c.split_size;
-  return {f};
-}
+TESSERA_HD constexpr bool stores_sums(const Config& c) { return is_split(c) || c.facts.output == Output::unnormalized; }
 
 TESSERA_HD constexpr int consumer_warps(const Config& c) { return c.tile_m / kRowsOfWarp; }
 TESSERA_HD constexpr int num_threads(const Config& c) { return kWarpgroupThreads + 32 * consumer_warps(c); }
 // Instructions along the columns of Q and K; units of a step; columns of 8 of O.
-TESSERA_HD constexpr int score_steps(const Config& c) { return c.head_dim / nvfp4::kDepth; }
+TESSERA_HD constexpr int score_steps(const Config& c) { return c.facts.head_dim / nvfp4::kDepth; }
 TESSERA_HD constexpr int units_of_step(const Config& c) { return c.tile_n / nvfp4::kKeysOfUnit; }
 
 // Of a slot.
 TESSERA_HD constexpr int key_slot_bytes(const Config& c) {
-  return units_of_step(c) * nvfp4::key_unit_bytes(c.head_dim);
+  return units_of_step(c) * nvfp4::key_unit_bytes(c.facts.head_dim);
 }
 TESSERA_HD constexpr int delta_slot_bytes(const Config& c) { return c.tile_n * 4; }
 TESSERA_HD constexpr int slot_bytes(const Config& c) { return 2 * key_slot_bytes(c) + delta_slot_bytes(c); }
@@ -150,9 +135,9 @@ TESSERA_HD constexpr int slot_bytes(const Config& c) { return 2 * key_slot_bytes
 // there is room for, and stores in as many passes.
 TESSERA_HD constexpr bool stores_boxes(const Config& c) { return !is_split(c); }
 inline constexpr int kPanelBytes = kRowsOfWarp * swizzle_span_bytes(Swizzle::b128);
-TESSERA_HD constexpr int o_bytes(const Config& c) { return stores_sums(c) ? 4 : dtype_bytes(c.o_dtype); }
+TESSERA_HD constexpr int o_bytes(const Config& c) { return stores_sums(c) ? 4 : dtype_bytes(c.facts.o_dtype); }
 TESSERA_HD constexpr int o_span_elements(const Config& c) { return swizzle_span_bytes(Swizzle::b128) / o_bytes(c); }
-TESSERA_HD constexpr int o_panels(const Config& c) { return c.head_dim / o_span_elements(c); }
+TESSERA_HD constexpr int o_panels(const Config& c) { return c.facts.head_dim / o_span_elements(c); }
 TESSERA_HD constexpr int panels_of_pass(const Config& c) { return o_panels(c) < 2 ? o_panels(c) : 2; }
 TESSERA_HD constexpr int o_slot_bytes(const Config& c) { return panels_of_pass(c) * kPanelBytes; }
 
@@ -182,16 +167,19 @@ TESSERA_HD constexpr int ctas_per_sm(const Config& c) {
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   const auto is_tile = [](int rows) { return rows == 64 || rows == 128; };
-  if (c.dtype != BlockFormat::nvfp4) return {Rule::format_not_nvfp4, block_elements(c.dtype), nvfp4::kGroup};
-  if (!nvfp4::is_head_dim(c.head_dim)) return {Rule::head_dim_not_64_or_128, c.head_dim, 128};
-  if (c.o_dtype != DType::bf16 && c.o_dtype != DType::f16) return {Rule::o_dtype_not_16_bit, dtype_bytes(c.o_dtype), 2};
-  if (c.kv_layout == KvLayout::paged) return {Rule::keys_paged, 1, 0};
-  if (c.q_layout == QueryLayout::ragged && c.seqused == UsedLengths::qk) return {Rule::ragged_queries_used, 1, 0};
+  if (!nvfp4::is_head_dim(c.facts.head_dim)) return {Rule::head_dim_not_64_or_128, c.facts.head_dim, 128};
+  if (c.facts.o_dtype != DType::bf16 && c.facts.o_dtype != DType::f16)
+    return {Rule::o_dtype_not_16_bit, dtype_bytes(c.facts.o_dtype), 2};
+  if (c.facts.kv_layout == KvLayout::paged) return {Rule::keys_paged, 1, 0};
+  if (c.facts.q_layout == QueryLayout::ragged && c.facts.seqused == UsedLengths::qk)
+    return {Rule::ragged_queries_used, 1, 0};
+  if (c.facts != read_facts(c.facts)) return {Rule::fact_not_read, 1, 0};
   if (!is_tile(c.tile_m)) return {Rule::tile_m_not_64_or_128, c.tile_m, 128};
   if (!is_tile(c.tile_n)) return {Rule::tile_n_not_64_or_128, c.tile_n, 128};
   if (c.split_kv == SplitKv::dealt) return {Rule::keys_dealt, 1, 0};
-  if (c.split_size < 0 || c.split_size % c.tile_n != 0) return {Rule::part_not_of_blocks, c.split_size, c.tile_n};
-  if (c.split_size > 0 && !is_split(c)) return {Rule::part_without_split, c.split_size, 0};
+  if (c.facts.split_size < 0 || c.facts.split_size % c.tile_n != 0)
+    return {Rule::part_not_of_blocks, c.facts.split_size, c.tile_n};
+  if (c.facts.split_size > 0 && !is_split(c)) return {Rule::part_without_split, c.facts.split_size, 0};
   if (c.stages < 1 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.pack_gqa != 1) return {Rule::heads_packed, c.pack_gqa, 1};
   if (smem_layout(c).total_bytes > kMaxSmemBytesOfSm120)

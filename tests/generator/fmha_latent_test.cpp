@@ -12,6 +12,7 @@
 #include "tessera/error.h"
 #include "tessera/plan.h"
 #include "tests/generator/problems.h"
+#include "tests/support/changed_facts.h"
 
 using namespace tessera;
 namespace fmha_latent_test {
@@ -92,6 +93,25 @@ TEST_CASE("latent attention: what is refused, and why") {
   fmha_latent::Config c;
   c.facts.kv_dtype = DType::e5m2;
   CHECK(FmhaLatentOperator::explain(c, fmha_latent::why_invalid(c)) == "kv_dtype e5m2: take bf16 or e4m3");
+}
+
+TEST_CASE("latent attention: a fact is read or refused by a rule") {
+  int read = 0, refused = 0;
+  for_each_changed_fact(fmha_latent::Config{}.facts, [&](std::string_view fact, const AttentionFacts& facts) {
+    CAPTURE(fact);
+    const fmha_latent::Config config{.facts = facts};
+    const auto verdict = fmha_latent::why_invalid(config);
+    CHECK((verdict.ok() || verdict.rule == fmha_latent::Rule::fact_not_read) ==
+          (fact == "mask" || fact == "seqused" || fact == "kv_pools" || fact == "sink" || fact == "softcap" ||
+           fact == "alibi" || fact == "tree_mask" || fact == "v_layout" || fact == "split_size" ||
+           fact == "kv_format" || fact == "o_dtype"));
+    if (verdict.rule == fmha_latent::Rule::fact_not_read)
+      CHECK(FmhaLatentOperator::explain(config, verdict).find(fact) == 0);
+    ++(verdict.ok() ? read : refused);
+  });
+  // As the facts stand: another one is refused until read_facts() has it.
+  CHECK(read == 4);
+  CHECK(refused == 18);
 }
 
 TEST_CASE("latent attention: e4m3 keys are bytes in maps, and have one descale") {

@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "generator/attention/fmha_nvfp4_operator.h"
 #include "generator/tuning.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
 #include "tests/generator/problems.h"
+#include "tests/support/changed_facts.h"
 
 using namespace tessera;
 namespace fmha_nvfp4_test {
@@ -76,6 +79,32 @@ TEST_CASE("fmha nvfp4: an illegal fact is refused with the rule that it breaks")
         "window chunked with mask none: a query sees the keys of its chunk up to itself: take mask causal");
   CHECK(unsupported({{"window_size_left", "5"}}) ==
         "window_size_left and window_size_right are sizes of a window, and window is none: take sliding");
+}
+
+TEST_CASE("fmha nvfp4: a fact is read or refused by its name, and one that is read is in the kernel's name") {
+  using fmha_nvfp4::Config;
+  const std::string usual = FmhaNvfp4Operator::kernel_name({.number = 120, .suffix = 'a'}, {});
+  int read = 0, refused = 0;
+  const auto judge = [&](std::string_view fact, const AttentionFacts& facts) {
+    CAPTURE(fact);
+    const Config config{.facts = facts};
+    const auto verdict = fmha_nvfp4::why_invalid(config);
+    if (verdict.ok()) {
+      CHECK(fmha_nvfp4::read_facts(facts) == facts);
+      CHECK(FmhaNvfp4Operator::kernel_name({.number = 120, .suffix = 'a'}, config) != usual);
+      ++read;
+    } else {
+      CHECK(FmhaNvfp4Operator::explain(config, verdict).find(fact) != std::string::npos);
+      ++refused;
+    }
+  };
+  for_each_changed_fact({}, judge);
+  AttentionFacts facts;
+  facts.dtype = facts.kv_dtype = facts.o_dtype = DType::f16;
+  judge("o_dtype", facts);
+  // As the facts stand: another one is refused until read_facts() has it.
+  CHECK(read == 10);
+  CHECK(refused == 13);
 }
 
 TEST_CASE("fmha nvfp4: an illegal pin is refused with the rule that it breaks") {
