@@ -17,7 +17,7 @@
 #include "reference/fmha_sample.h"
 #include "reference/parallel.h"
 #include "reference/poison.h"
-#include "spec/fmha.h"
+#include "spec/attention_facts.h"
 #include "tessera/error.h"
 
 namespace tessera::reference {
@@ -257,7 +257,7 @@ class RowChecker {
     facts.max_bias = w.max_bias;
     facts.has_descales = has_descales_;
     facts.max_term = w.max_term;
-    facts.has_f16_sums = fmha::keeps_f16_sums(check_.tile_m, sizes_.v_columns());
+    facts.has_f16_sums = keeps_f16_sums(check_.tile_m, sizes_.v_columns());
     facts.v_unit = w.v_unit;
     facts.promote_every = check_.promote_every;
     facts.has_long_sums = check_.has_long_sums;

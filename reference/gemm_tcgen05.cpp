@@ -7,6 +7,7 @@
 #include "reference/operand_source.h"
 #include "reference/quantize.h"
 #include "reference/scale_padding.h"
+#include "spec/gemm_tcgen05_facts.h"
 #include "tessera/error.h"
 
 namespace tessera::reference {
@@ -49,11 +50,11 @@ DType element_dtype(OperandType type) {
 
 }  // namespace
 
-TensorSums tensor_sums(const gemm_tcgen05::Config& config) {
+TensorSums tensor_sums(const ProductFacts& facts) {
   using layout::Tcgen05Kind;
   TensorSums sums;
-  sums.step = gemm_tcgen05::tile_k(config);
-  const Tcgen05Kind kind = gemm_tcgen05::kind(config);
+  sums.step = gemm_tcgen05::tile_k(facts);
+  const Tcgen05Kind kind = gemm_tcgen05::kind(facts);
   sums.group = layout::tcgen05_k(kind);
   sums.terms = sums.group + 1;
   sums.term = 0x1p-25;

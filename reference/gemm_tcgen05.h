@@ -15,12 +15,12 @@
 #include "reference/gemm.h"
 #include "reference/random.h"
 #include "reference/tensor.h"
-#include "spec/gemm_tcgen05.h"
+#include "spec/product_facts.h"
 
 namespace tessera::reference {
 
-/// How the sums of a kind are bounded: goes into GemmCheck::sums.
-TensorSums tensor_sums(const gemm_tcgen05::Config& config);
+/// How the sums of operands of these types are bounded: goes into GemmCheck::sums.
+TensorSums tensor_sums(const ProductFacts& facts);
 
 /// [l, rows, k] in float64. values: as the launch plan describes the buffer, any strides; block-scaled types: bytes,
 /// and their scales in tiles. Throws Error{usage} for scales of a wrong size, naming both.

@@ -10,7 +10,7 @@
 #include "reference/number.h"
 #include "reference/parallel.h"
 #include "reference/quantize.h"
-#include "spec/rows.h"
+#include "spec/row_facts.h"
 #include "tessera/error.h"
 #include "tessera/row_chain.h"
 

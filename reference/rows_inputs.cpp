@@ -5,7 +5,7 @@
 #include "reference/quantize.h"
 #include "reference/rows.h"
 #include "reference/rows_product.h"
-#include "spec/rows.h"
+#include "spec/row_facts.h"
 #include "tessera/row_chain.h"
 
 namespace tessera::reference {

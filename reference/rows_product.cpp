@@ -5,7 +5,7 @@
 
 #include "reference/mhc_coefficients.h"
 #include "reference/number.h"
-#include "spec/rows.h"
+#include "spec/row_facts.h"
 #include "tessera/row_chain.h"
 
 namespace tessera::reference {

@@ -14,22 +14,11 @@
 #include "reference/quantize.h"
 #include "reference/scale_padding.h"
 #include "reference/tcgen05_suspects.h"
+#include "spec/gemm_tcgen05_facts.h"
 
 namespace tessera::reference {
 
 namespace {
-
-using gemm_tcgen05::Config;
-
-/// As the kernel's functions of extents and kinds take them.
-Config config_of(const ProductFacts& facts, const ProductTiles& tiles) {
-  return {.facts = facts,
-          .tile_m = tiles.tile_m,
-          .tile_n = tiles.tile_n,
-          .cluster_m = tiles.cluster_m,
-          .cluster_n = tiles.cluster_n,
-          .split_k = tiles.split_k};
-}
 
 /// An operand as [l, rows, k], whichever dimension is contiguous.
 TensorView with_k_last(TensorView view, Layout layout) {
@@ -46,37 +35,37 @@ std::span<const std::byte> bytes_of(const TensorView& dense, std::int64_t from, 
 
 class Product {
  public:
-  Product(const Config& config, const Buffers& buffers, std::int64_t k, GemmCheck check)
-      : c_(config), buffers_(buffers), k_(k), check_(std::move(check)) {
-    buffers_["a"] = with_k_last(buffers_.at("a"), c_.facts.a_layout);
+  Product(const ProductFacts& facts, const ProductTiles& tiles, const Buffers& buffers, std::int64_t k, GemmCheck check)
+      : facts_(facts), tiles_(tiles), buffers_(buffers), k_(k), check_(std::move(check)) {
+    buffers_["a"] = with_k_last(buffers_.at("a"), facts_.a_layout);
     for (const char* const name : {"b", "b2"})
       if (const auto found = buffers_.find(name); found != buffers_.end())
-        found->second = with_k_last(found->second, c_.facts.b_layout);
+        found->second = with_k_last(found->second, facts_.b_layout);
     for (const char* const name : {"sfa", "sfb", "sfb2"}) tile_scales(name);
-    if (gemm_tcgen05::stores_sums(c_)) {
+    if (gemm_tcgen05::stores_sums(facts_)) {
       check_.alpha = 1;
       check_.is_exact = true;
     }
     alpha_ = check_.alpha;
     check_.alpha = alpha_ * factor("scale_a") * factor("scale_b");
-    check_.facts = c_.facts;
-    check_.split_k = c_.split_k;
-    if (!check_.sums) check_.sums = tensor_sums(c_);
-    check_.tile_m = c_.tile_m;
-    check_.tile_n = c_.tile_n;
+    check_.facts = facts_;
+    check_.split_k = tiles_.split_k;
+    if (!check_.sums) check_.sums = tensor_sums(facts_);
+    check_.tile_m = tiles_.tile_m;
+    check_.tile_n = tiles_.tile_n;
   }
 
   Comparison all() const {
     const TensorView& d = buffers_.at("d");
-    return check(0, d.shape[0], whole("a", "sfa", c_.facts.a_type), d, std::nullopt);
+    return check(0, d.shape[0], whole("a", "sfa", facts_.a_type), d, std::nullopt);
   }
 
   Comparison groups() const {
-    return check_groups(c_.facts.grouping, buffers_.at("groups"), buffers_.at("d"),
+    return check_groups(facts_.grouping, buffers_.at("groups"), buffers_.at("d"),
                         [&](std::int64_t number, std::int64_t matrix, const GroupRows& group, const TensorView& d) {
                           const auto list = buffers_.find("indices");
                           if (list == buffers_.end()) {
-                            if (!has_plain_scales_ || c_.facts.grouping != Grouping::contiguous)
+                            if (!has_plain_scales_ || facts_.grouping != Grouping::contiguous)
                               return check(number, 1, rows_of_group(number, group), d, group);
                             // Of one matrix of plain scales, as if a list named its rows.
                             const Tensor in_order = rows_in_order(group);
@@ -115,9 +104,9 @@ class Product {
   }
   /// A masked group's is the whole matrix: its scales are those of m rows.
   OperandSource rows_of_group(std::int64_t number, const GroupRows& group) const {
-    if (c_.facts.grouping == Grouping::contiguous)
-      return source("a", "sfa", c_.facts.a_type, 0, group.first, group.rows, group.first_scales);
-    return matrix_of("a", "sfa", c_.facts.a_type, number);
+    if (facts_.grouping == Grouping::contiguous)
+      return source("a", "sfa", facts_.a_type, 0, group.first, group.rows, group.first_scales);
+    return matrix_of("a", "sfa", facts_.a_type, number);
   }
   OperandSource matrix_of(const char* values, const char* scales, OperandType type, std::int64_t matrix) const {
     const std::int64_t rows = buffers_.at(values).shape[1];
@@ -152,7 +141,7 @@ class Product {
   ListedRows rows_of_list(
       const TensorView& list, std::int64_t first, std::int64_t count,
       const std::function<std::int64_t(std::int64_t r, std::int64_t listed)>& scale_row = {}) const {
-    const OperandType type = c_.facts.a_type;
+    const OperandType type = facts_.a_type;
     ListedRows listed{rows_by_list(buffers_.at("a"), list, first, count), Tensor(DType::u8, {0}), {}};
     if (const auto found = buffers_.find("sfa"); found != buffers_.end()) {
       const OperandSource all = matrix_of("a", "sfa", type, 0);
@@ -171,7 +160,7 @@ class Product {
   /// Says so where rows are wrong that are right with rows first to first + rows of a.
   void add_list_not_followed(std::int64_t number, const GroupRows& group, const TensorView& d,
                              Comparison& result) const {
-    if (result.mismatches.empty() || gemm_tcgen05::is_quantized(c_)) return;
+    if (result.mismatches.empty() || gemm_tcgen05::is_quantized(facts_)) return;
     if (group.first + group.rows > buffers_.at("a").shape[1]) return;
     const Tensor in_order = rows_in_order(group);
     const ListedRows unlisted = rows_of_list(in_order.view(), 0, group.rows);
@@ -181,7 +170,7 @@ class Product {
   /// The likely cause where rows are right with values of the list's rows and scales of others.
   void add_other_scales(std::int64_t number, const GroupRows& group, const TensorView& list, std::int64_t first,
                         const TensorView& d, Comparison& result) const {
-    if (result.mismatches.empty() || gemm_tcgen05::is_quantized(c_) || buffers_.count("sfa") == 0) return;
+    if (result.mismatches.empty() || gemm_tcgen05::is_quantized(facts_) || buffers_.count("sfa") == 0) return;
     struct Wrong {
       const char* cause;
       std::function<std::int64_t(std::int64_t, std::int64_t)> row;
@@ -203,8 +192,8 @@ class Product {
   }
   /// Matrices first to first + count of an operand b.
   OperandSource of_b(const char* values, const char* scales, std::int64_t first, std::int64_t count) const {
-    return count == buffers_.at(values).shape[0] ? whole(values, scales, c_.facts.b_type)
-                                                 : matrix_of(values, scales, c_.facts.b_type, first);
+    return count == buffers_.at(values).shape[0] ? whole(values, scales, facts_.b_type)
+                                                 : matrix_of(values, scales, facts_.b_type, first);
   }
   Tensor decoded(const OperandSource& from) const {
     std::span<const std::byte> scales = from.scales;
@@ -223,37 +212,37 @@ class Product {
     GatedInputs in{.product = {a.view(), b.view(), {}, {}}, .up = {}, .check = check_};
     if (group) in.product.a.shape[1] = group->rows;
     if (const auto found = buffers_.find("c"); found != buffers_.end())
-      in.product.c = group ? rows_of(found->second, c_.facts.grouping == Grouping::contiguous ? 0 : first, group->first,
-                                     group->rows)
-                           : found->second;
+      in.product.c =
+          group ? rows_of(found->second, facts_.grouping == Grouping::contiguous ? 0 : first, group->first, group->rows)
+                : found->second;
     if (const auto found = buffers_.find("bias"); found != buffers_.end())
       in.product.bias = bias_of_group(found->second, first);
     Tensor gate, up, bias, bias_up;
     in.alpha_up = check_.alpha;
     std::optional<OperandSource> of_b_up;
-    if (c_.facts.gate == Gate::dual) {
+    if (facts_.gate == Gate::dual) {
       of_b_up = of_b("b2", "sfb2", first, count);
       up = decoded(*of_b_up);
       in.alpha_up = alpha_ * factor("scale_a") * factor("scale_b2");
-    } else if (c_.facts.gate == Gate::interleaved) {
-      gate = rows_in_turn(b, c_.facts.interleave, false);
-      up = rows_in_turn(b, c_.facts.interleave, true);
+    } else if (facts_.gate == Gate::interleaved) {
+      gate = rows_in_turn(b, facts_.interleave, false);
+      up = rows_in_turn(b, facts_.interleave, true);
       in.product.b = gate.view();
       if (in.product.bias) {
-        bias = bias_in_turn(*in.product.bias, c_.facts.interleave, false);
-        bias_up = bias_in_turn(*in.product.bias, c_.facts.interleave, true);
+        bias = bias_in_turn(*in.product.bias, facts_.interleave, false);
+        bias_up = bias_in_turn(*in.product.bias, facts_.interleave, true);
         in.product.bias = bias.view();
         in.bias_up = bias_up.view();
       }
     }
-    if (c_.facts.gate != Gate::none) in.up = up.view();
-    Comparison result = gemm_tcgen05::is_quantized(c_) ? check_quantized(in, d, first, group)
-                        : c_.facts.gate == Gate::none  ? check_gemm(in.product, d, check_)
-                                                       : check_gated(in, d);
+    if (facts_.gate != Gate::none) in.up = up.view();
+    Comparison result = gemm_tcgen05::is_quantized(facts_) ? check_quantized(in, d, first, group)
+                        : facts_.gate == Gate::none        ? check_gemm(in.product, d, check_)
+                                                           : check_gated(in, d);
     if (!result.mismatches.empty()) {
       const ProductFactors factors{alpha_, factor("scale_a"), factor("scale_b"), factor("scale_b2")};
       const std::string cause =
-          likely_cause(result.mismatches, tcgen05_suspects(c_, in, factors, {of_a, of_b_gate, of_b_up}, d));
+          likely_cause(result.mismatches, tcgen05_suspects(facts_, tiles_, in, factors, {of_a, of_b_gate, of_b_up}, d));
       if (!cause.empty()) result.problems.push_back(cause);
     }
     return result;
@@ -263,18 +252,19 @@ class Product {
                              const std::optional<GroupRows>& group) const {
     const TensorView& sfd = buffers_.at("sfd");
     if (!group)
-      return check_quantized_product(in, block_format(c_.facts.d_format), factor("scale_d"), d,
+      return check_quantized_product(in, block_format(facts_.d_format), factor("scale_d"), d,
                                      bytes_of(sfd, 0, element_count(sfd.shape)));
     // A masked group's scales begin those of a matrix of m rows.
     const std::int64_t of_tile = sfd.shape[2] * kTileBytes;
-    const std::int64_t begin = c_.facts.grouping == Grouping::contiguous
+    const std::int64_t begin = facts_.grouping == Grouping::contiguous
                                    ? group->first_scales
                                    : first * ceil_div(buffers_.at("d").shape[1], kTileRows);
-    return check_quantized_product(in, block_format(c_.facts.d_format), factor("scale_d"), d,
+    return check_quantized_product(in, block_format(facts_.d_format), factor("scale_d"), d,
                                    bytes_of(sfd, begin * of_tile, ceil_div(group->rows, kTileRows) * of_tile));
   }
 
-  Config c_;
+  ProductFacts facts_;
+  ProductTiles tiles_;
   Buffers buffers_;
   std::map<std::string, Tensor> tiled_;  ///< what were plain scales
   bool has_plain_scales_ = false;
@@ -287,7 +277,7 @@ class Product {
 
 Comparison check_tcgen05_product(const ProductFacts& facts, const ProductTiles& tiles, const Buffers& buffers,
                                  std::int64_t k, GemmCheck check) {
-  const Product product(config_of(facts, tiles), buffers, k, std::move(check));
+  const Product product(facts, tiles, buffers, k, std::move(check));
   return facts.grouping == Grouping::none ? product.all() : product.groups();
 }
 

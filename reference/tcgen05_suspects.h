@@ -1,5 +1,5 @@
-// Mistakes in products on tcgen05 for likely_cause(): those of product_suspects.h with this Config's steps and tiles,
-// and what may go wrong behind the sums.
+// Mistakes in products on tcgen05 for likely_cause(): those of product_suspects.h with the steps and tiles of its
+// kernels, and what may go wrong behind the sums.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 #include "reference/likely_cause.h"
 #include "reference/operand_source.h"
 #include "reference/product_finishes.h"
-#include "spec/gemm_tcgen05.h"
+#include "spec/product_facts.h"
 
 namespace tessera::reference {
 
@@ -19,7 +19,7 @@ struct Tcgen05Sources {
 };
 
 /// in: c, bias, beta and what the gate's and up's sums are multiplied by. The suspects refer to the buffers of all.
-std::vector<Suspect> tcgen05_suspects(const gemm_tcgen05::Config& config, const GatedInputs& in,
+std::vector<Suspect> tcgen05_suspects(const ProductFacts& facts, const ProductTiles& tiles, const GatedInputs& in,
                                       const ProductFactors& factors, const Tcgen05Sources& sources,
                                       const TensorView& d);
 

@@ -89,6 +89,9 @@ TESSERA_HD constexpr bool has_split_size(const AttentionFacts& f) { return f.spl
 TESSERA_HD constexpr int blocks_of_part(const AttentionFacts& f, int tile_n) {
   return f.split_size > tile_n ? f.split_size / tile_n : 1;
 }
+// Of 8-bit operands on Hopper, where sums are promoted: whether those wait as f16, in half of the room. Those of 128
+// rows and 256 columns leave one slot for 64 keys otherwise.
+TESSERA_HD constexpr bool keeps_f16_sums(long long tile_m, long long columns) { return tile_m * columns >= 128 * 256; }
 // Of a normalised o.
 TESSERA_HD constexpr DType o_dtype(const AttentionFacts& f) { return is_8_bit(f) ? f.o_dtype : f.dtype; }
 TESSERA_HD constexpr int o_element_bytes(const AttentionFacts& f) {

@@ -43,10 +43,7 @@ TESSERA_HD constexpr Swizzle transposed_swizzle(const Config& c) {
   return c.tile_n % 128 == 0 ? Swizzle::b128 : c.tile_n % 64 == 0 ? Swizzle::b64 : Swizzle::b32;
 }
 
-// Whether sums are kept as f16, in half of the room: those of 128 rows and 256 columns leave one slot for 64 keys
-// otherwise.
-TESSERA_HD constexpr bool keeps_f16_sums(long long tile_m, long long columns) { return tile_m * columns >= 128 * 256; }
-TESSERA_HD constexpr bool keeps_f16_sums(const Config& c) { return keeps_f16_sums(c.tile_m, v_columns(c)); }
+TESSERA_HD constexpr bool keeps_f16_sums(const Config& c) { return tessera::keeps_f16_sums(c.tile_m, v_columns(c)); }
 // Of a warpgroup: its rows' sums, and two factors of each thread.
 TESSERA_HD constexpr int promoted_sums_bytes(const Config& c) {
   return kRowsPerWarpgroup * v_columns(c) * (keeps_f16_sums(c) ? 2 : 4);

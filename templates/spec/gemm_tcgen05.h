@@ -58,6 +58,7 @@
 // Made after the PTX manual, checked by ptxas and by the emulator of this project; no Blackwell device has run it.
 #pragma once
 
+#include "spec/gemm_tcgen05_facts.h"
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
 #include "spec/product_facts.h"
@@ -72,8 +73,6 @@ using common::BarrierRow;
 using common::Role;
 using common::SmemRegion;
 using TmaBox = common::TmaBox<3>;
-
-using layout::Tcgen05Kind;
 
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
@@ -93,10 +92,6 @@ struct Config {
 // The limits of sm_100a that the rules use.
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxClusterSize = 8;
-inline constexpr int kLanes = 128;      // rows of one operand that a CTA multiplies
-inline constexpr int kStepBytes = 128;  // of K in shared memory: a swizzle span
-inline constexpr int kChunkBytes = 32;  // of K that one instruction takes
-inline constexpr int kChunks = kStepBytes / kChunkBytes;
 inline constexpr int kStagingSlots = 2;    // for each storing warp
 inline constexpr int kStoreRows = 32;      // lanes of a warp
 inline constexpr int kFirstStoreWarp = 4;  // warps 0 to 3: load, multiply, allocate, idle
@@ -134,35 +129,32 @@ enum class Rule {
   shared_memory_exceeded,     // bytes; 232,448
 };
 
-// True unless the types go together; then kind() says how.
-TESSERA_HD constexpr bool has_kind(const Config& c) {
-  Tcgen05Kind kind{};
-  return find_kind(c.facts.a_type, c.facts.b_type, kind);
+// As spec/gemm_tcgen05_facts.h has them.
+TESSERA_HD constexpr ProductTiles tiles(const Config& c) {
+  return {c.tile_m, c.tile_n, c.cluster_m, c.cluster_n, c.split_k};
 }
-TESSERA_HD constexpr Tcgen05Kind kind(const Config& c) {
-  Tcgen05Kind kind = Tcgen05Kind::f16;
-  find_kind(c.facts.a_type, c.facts.b_type, kind);
-  return kind;
-}
+TESSERA_HD constexpr Tcgen05Kind kind(const Config& c) { return kind(c.facts); }
+TESSERA_HD constexpr bool stores_sums(const Config& c) { return stores_sums(c.facts); }
+TESSERA_HD constexpr bool is_quantized(const Config& c) { return is_quantized(c.facts); }
+TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return columns_of_d(c.facts, n); }
+TESSERA_HD constexpr int smem_bits(const Config& c) { return smem_bits(c.facts); }
+TESSERA_HD constexpr int tile_k(const Config& c) { return tile_k(c.facts); }
+TESSERA_HD constexpr int chunk_k(const Config& c) { return chunk_k(c.facts); }
+TESSERA_HD constexpr bool is_swapped(const Config& c) { return is_swapped(tiles(c)); }
+TESSERA_HD constexpr int pair_size(const Config& c) { return pair_size(tiles(c)); }
+TESSERA_HD constexpr int columns(const Config& c) { return columns(tiles(c)); }
+TESSERA_HD constexpr int column_rows(const Config& c) { return column_rows(tiles(c)); }
+
 TESSERA_HD constexpr bool is_scaled(const Config& c) { return layout::is_block_scaled(kind(c)); }
 TESSERA_HD constexpr bool is_integer(const Config& c) { return kind(c) == Tcgen05Kind::i8; }
-// D has the sums of integers: no alpha, no factor.
-TESSERA_HD constexpr bool stores_sums(const Config& c) { return c.facts.d_dtype == DType::s32; }
 // An fp32 factor for each operand: of 8-bit tensors, and NVFP4's.
 TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
   return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4 || (is_integer(c) && !stores_sums(c));
 }
 TESSERA_HD constexpr int products(const Config& c) { return c.facts.gate == Gate::dual ? 2 : 1; }
-TESSERA_HD constexpr bool is_quantized(const Config& c) { return c.facts.d_format != OutputFormat::plain; }
-TESSERA_HD constexpr bool is_swapped(const Config& c) { return c.tile_m < kLanes; }
-TESSERA_HD constexpr int pair_size(const Config& c) { return is_swapped(c) ? c.cluster_n : c.cluster_m; }
 TESSERA_HD constexpr int cluster_size(const Config& c) { return pair_size(c) * c.split_k; }
 TESSERA_HD constexpr int num_threads(const Config&) { return 32 * (kFirstStoreWarp + kStoreWarps); }
 
-// Columns of an accumulator: N of the instruction.
-TESSERA_HD constexpr int columns(const Config& c) { return is_swapped(c) ? c.tile_m : c.tile_n; }
-// Rows of the columns' operand that one CTA loads.
-TESSERA_HD constexpr int column_rows(const Config& c) { return columns(c) / pair_size(c); }
 TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.facts.b_type : c.facts.a_type; }
 TESSERA_HD constexpr OperandType column_type(const Config& c) {
   return is_swapped(c) ? c.facts.a_type : c.facts.b_type;
@@ -173,18 +165,11 @@ TESSERA_HD constexpr Layout operand_layout(const Config& c, bool is_of_lanes) {
 TESSERA_HD constexpr bool is_mn_major(const Config& c, bool is_of_lanes) {
   return operand_layout(c, is_of_lanes) == Layout::mn_major;
 }
-// Columns of an accumulator for each of D, and those of D that one CTA stores.
-TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return c.facts.gate == Gate::interleaved ? n / 2 : n; }
+// Columns of D that one CTA stores.
 TESSERA_HD constexpr int stored_columns(const Config& c) { return columns_of_d(c, columns(c)) / c.split_k; }
 // Columns of TMEM of all products of a tile.
 TESSERA_HD constexpr int sum_columns(const Config& c) { return products(c) * columns(c); }
 
-// Bits of a value in shared memory: those of the 4-bit kinds are packed, in kind mxf8f6f4 all have a byte each.
-TESSERA_HD constexpr int smem_bits(const Config& c) {
-  return layout::is_four_bit(kind(c)) ? 4 : kind(c) == Tcgen05Kind::mxf8f6f4 ? 8 : operand_bits(c.facts.a_type);
-}
-TESSERA_HD constexpr int tile_k(const Config& c) { return kStepBytes * 8 / smem_bits(c); }
-TESSERA_HD constexpr int chunk_k(const Config& c) { return tile_k(c) / kChunks; }
 // An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall: as many elements wide as
 // tall. The swizzle of fp32 values, of which an instruction takes them in units of 32 bytes, repeats after 4 rows.
 TESSERA_HD constexpr int panel_rows(const Config& c) { return tile_k(c); }
@@ -349,7 +334,8 @@ TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
-  if (!has_kind(c)) return {Rule::operand_pair, static_cast<int>(c.facts.a_type), static_cast<int>(c.facts.b_type)};
+  if (!has_kind(c.facts))
+    return {Rule::operand_pair, static_cast<int>(c.facts.a_type), static_cast<int>(c.facts.b_type)};
   const bool is_float =
       c.facts.d_dtype == DType::f32 || c.facts.d_dtype == DType::f16 || c.facts.d_dtype == DType::bf16;
   if (!is_float && !(is_integer(c) && stores_sums(c))) return {Rule::output_type, dtype_bytes(c.facts.d_dtype), 4};

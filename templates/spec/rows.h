@@ -55,6 +55,7 @@
 
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
+#include "spec/row_facts.h"
 #include "tessera/spec/row_cache.h"
 #include "tessera/spec/row_chain.h"
 
@@ -145,10 +146,9 @@ TESSERA_HD constexpr int barriers_at(const Config& c) { return static_cast<int>(
 TESSERA_HD constexpr int barriers_end(const Config& c) {
   return has_shared_sums(c) ? barriers_at(c) + 8 * sums_before(c.chain, kMaxRowSteps) : sums_bytes(c);
 }
-// mhc_post with a product: columns of a part, rows of a warp, weights in tiles of 8 rows, split in two bf16 numbers.
-inline constexpr int kPartColumns = 128, kRowsOfWarp = 16, kMixTiles = kMixColumns / 8;
+// mhc_post with a product: rows of a warp, weights in tiles of 8 rows, split in two bf16 numbers.
+inline constexpr int kRowsOfWarp = 16, kMixTiles = kMixColumns / 8;
 inline constexpr int kSplitBytes = kMixColumns * kStreams * kPartColumns * 4;
-TESSERA_HD constexpr int parts_of_product(int columns) { return static_cast<int>(ceil_div(columns, kPartColumns)); }
 // Few rows: threads for each row of a tile, and sums of a lane that its CTA's warps add.
 inline constexpr int kThreadsOfTile = 16, kSumsOfTile = 4 * kMixTiles + 2;
 TESSERA_HD constexpr bool shares_tiles(const Config& c) {
@@ -176,7 +176,7 @@ TESSERA_HD constexpr int stages_of_product(const Config& c) {
 // mhc_pre of a product: the sums that pre is made of, of each warp that takes parts, lie behind the sums over rows.
 // Mixes are written by CTAs of their own, in front of those of rows, where a row has 16 lanes, of few rows 32, so that
 // a lane's loads of all parts are on their way at once.
-inline constexpr int kTotals = kMixColumns + 1, kTotalsFloats = 8, kMostSlices = 4;
+inline constexpr int kTotalsFloats = 8, kMostSlices = 4;
 TESSERA_HD constexpr int lanes_of_mix(const Config& c) { return c.ctas_of_row > 1 ? 32 : 16; }
 TESSERA_HD constexpr int slices_of_totals(const Config& c) {
   const int warps = c.threads_of_row / c.ctas_of_row / kWarp;
@@ -308,11 +308,6 @@ TESSERA_HD constexpr int block_of_step(const RowStep& step, int columns) {
     default:
       return 1;
   }
-}
-
-// Whether rows of x are named by lists.
-TESSERA_HD constexpr bool has_named_rows(const RowChain& chain) {
-  return has_part(chain, RowPart::gather) || has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress);
 }
 
 // Whether a step finds its columns as they were read, in bf16.
