@@ -1,4 +1,4 @@
-// A consumer warpgroup: 64 query rows of each tile, from Q K^T to O.
+// A consumer warpgroup: 64 query rows of each tile, from Q K^T to O. One file, though long: its steps share registers.
 //
 // Each step issues S_(j+1) = Q K^T and O += P_j V back to back and then works on S_(j+1) as soon as it is there, while
 // the second product still runs: the tensor cores have work during the softmax. With two slots for Q the same holds

@@ -38,7 +38,7 @@ constexpr RowsFault kFaults[] = {
     {"rows/row.cuh", "unsigned token = static_cast<unsigned>(row);",
      "unsigned token = static_cast<unsigned>(row + 1 < p.rows ? row + 1 : 0);", 128, "rope+f32",
      "rope has the position of the next row"},
-    {"rows/steps.cuh", "(S.adds_one ? 1.0f : 0.0f)", "0.0f", 256, "rmsnorm(plus_one)+f32",
+    {"rows/norms.cuh", "(S.adds_one ? 1.0f : 0.0f)", "0.0f", 256, "rmsnorm(plus_one)+f32",
      "1 is not added to the norm's weight"},
     {"rows/steps.cuh", "x.v[j][i] += element<C.dtype>(raw[j], i);", "x.v[j][i] += 0.0f;", 256, "residual+rmsnorm+f32",
      "residual is not added"},
