@@ -37,6 +37,6 @@ struct Params {
 };
 
 // For a kernel that has no map of one of them.
-inline __device__ const ptx::TensorMap kNoMap{};
+[[maybe_unused]] static __device__ const ptx::TensorMap kNoMap{};  // nvcc refuses an inline one
 
 }  // namespace tessera::gemm_weights
