@@ -96,33 +96,50 @@ typename Operator::Config chosen_config(const Problem& problem) {
   return choice.candidates[choice.best].config;
 }
 
-/// The best Config of choose() alone. Where an operator knows a bound of its scores, those are worked out that may be
-/// the best.
+/// The best of candidates that are known to be legal: those are worked out whose bound says that they may be it.
+template <class Operator>
+std::size_t best_of_bounded(const std::vector<typename Operator::Config>& legal,
+                            const typename Operator::Problem& problem) {
+  std::vector<double> bounds;
+  for (const typename Operator::Config& config : legal)
+    bounds.push_back(Operator::most_score(config, problem) * (1 + 1e-9));  // rounding
+  std::size_t best = static_cast<std::size_t>(std::max_element(bounds.begin(), bounds.end()) - bounds.begin());
+  double score = Operator::score(legal[best], problem);
+  for (std::size_t i = 0; i < legal.size(); ++i) {
+    if (i == best || bounds[i] < score) continue;
+    const double other = Operator::score(legal[i], problem);
+    if (other < score || (other == score && i > best)) continue;
+    best = i;
+    score = other;
+  }
+  return best;
+}
+
+/// The best Config of choose() alone, without what choose() keeps of the others. Where an operator knows a bound of its
+/// scores, those are worked out that may be the best.
 template <class Operator>
 typename Operator::Config best_config(const typename Operator::Problem& problem) {
   using ConfigType = typename Operator::Config;
-  if constexpr (requires(const ConfigType& config) { Operator::most_score(config, problem); }) {
-    Operator::require_facts(problem);
-    std::vector<ConfigType> legal = Operator::candidates(problem);
-    std::erase_if(legal, [](const ConfigType& config) { return !why_invalid(config).ok(); });
-    std::vector<double> bounds;
-    for (const ConfigType& config : legal)
-      bounds.push_back(Operator::most_score(config, problem) * (1 + 1e-9));  // rounding
-    if (!legal.empty()) {
-      std::size_t best = static_cast<std::size_t>(std::max_element(bounds.begin(), bounds.end()) - bounds.begin());
-      double score = Operator::score(legal[best], problem);
-      for (std::size_t i = 0; i < legal.size(); ++i) {
-        if (i == best || bounds[i] < score) continue;
-        const double other = Operator::score(legal[i], problem);
-        if (other < score || (other == score && i > best)) continue;
-        best = i;
-        score = other;
-      }
-      return legal[best];
-    }
+  Operator::require_facts(problem);
+  std::vector<ConfigType> legal = Operator::candidates(problem);
+  std::erase_if(legal, [](const ConfigType& config) { return !why_invalid(config).ok(); });
+  if (legal.empty()) {
+    const Choice<Operator> choice = choose<Operator>(problem);  // says why
+    return choice.candidates[choice.best].config;
   }
-  const Choice<Operator> choice = choose<Operator>(problem);
-  return choice.candidates[choice.best].config;
+  if constexpr (requires(const ConfigType& config) { Operator::most_score(config, problem); }) {
+    return legal[best_of_bounded<Operator>(legal, problem)];
+  } else {
+    std::size_t best = 0;
+    double score = Operator::score(legal[0], problem);
+    for (std::size_t i = 1; i < legal.size(); ++i) {
+      const double other = Operator::score(legal[i], problem);
+      if (other <= score) continue;
+      best = i;
+      score = other;
+    }
+    return legal[best];
+  }
 }
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Jit: plan, emit, compile, cache, load, launch. The table of contents of tessera.
 //
-//   plan     make_plan(problem)                 which kernel, why, and the launch as data          generator/
+//   plan     make_bare_plan(problem)            which kernel, and the launch as data               generator/
 //   emit     emit(plan)                         the sources, whole                                 generator/
 //   compile  compiler().compile(bundle)         PTX, cubin and the assembler's report              runtime/nvrtc
 //   cache    cache().find_or_build(request)     memory, user folder, system folders, then compile  runtime/cache
@@ -53,7 +53,7 @@ GemmKernel Jit::kernel(const Gemm& problem) {
 
 std::shared_ptr<Kernel> Jit::kernel(const Problem& problem) {
   if (auto held = state_->held(problem)) return held;
-  return kernel(make_plan(problem));
+  return kernel(make_bare_plan(problem));
 }
 
 std::shared_ptr<Kernel> Jit::kernel(Plan plan) {

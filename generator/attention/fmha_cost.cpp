@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/model_device.h"
+#include "spec/fmha_tiles.h"
 
 namespace tessera::fmha {
 
@@ -125,39 +126,68 @@ void deal_evenly(const Config& c, const Sizes& s, Deal& deal) {
   deal.blocks = of_head * s.heads;
 }
 
-/// As templates/fmha/schedule.cuh does: pairs of a long and a short tile, or, where few rounds would stay partly empty,
-/// single tiles, the longest of all heads first, every second round backwards.
+Share& operator+=(Share& share, const Share& more) {
+  share.blocks += more.blocks;
+  share.tiles += more.tiles;
+  return share;
+}
+
+/// Around the grid, the first one's to CTA `by`.
+void add_turned(std::vector<Share>& sum, const std::vector<Share>& more, std::size_t by) {
+  const std::size_t rest = sum.size() - by;
+  for (std::size_t i = 0; i < rest; ++i) sum[i + by] += more[i];
+  for (std::size_t i = rest; i < sum.size(); ++i) sum[i - rest] += more[i];
+}
+
+/// Pairs of a long and a short tile, head after head around the grid. What 2, 4, 8, ... heads give is added up from
+/// half of them: sums are whole numbers, in any order the same.
+void deal_pairs(const std::vector<double>& blocks, int heads, Deal& deal) {
+  const std::size_t grid = deal.ctas.size();
+  std::vector<Share> some(grid);
+  std::size_t pairs = 0;
+  for (std::size_t low = 0, high = blocks.size(); low < high--; ++low, ++pairs)
+    some[pairs % grid] += high == low ? Share{blocks[low], 1} : Share{blocks[low] + blocks[high], 2};
+  for (std::size_t first = 0; heads > 0; heads /= 2, pairs *= 2) {
+    if (heads % 2 == 1) {
+      add_turned(deal.ctas, some, first % grid);
+      first += pairs;
+    }
+    const std::vector<Share> half = some;
+    add_turned(some, half, pairs % grid);
+  }
+}
+
+/// Single tiles, the longest of all heads first, every second round of the grid backwards. Those of a length go to CTAs
+/// side by side: what a CTA has more than the one before it is added up at last.
+void deal_tiles(const std::vector<double>& blocks, int heads, Deal& deal) {
+  const auto grid = static_cast<int>(deal.ctas.size());
+  std::vector<Share> more(deal.ctas.size() + 1);
+  int place = 0, round = 0;
+  for (std::size_t tile = blocks.size(); tile-- > 0;)
+    for (int left = heads; left > 0;) {
+      const int now = std::min(left, grid - place), first = round % 2 == 1 ? grid - place - now : place;
+      more[static_cast<std::size_t>(first)] += {blocks[tile], 1};
+      more[static_cast<std::size_t>(first + now)] += {-blocks[tile], -1};
+      left -= now;
+      place += now;
+      if (place < grid) continue;
+      place = 0;
+      ++round;
+    }
+  Share share;
+  for (std::size_t cta = 0; cta < deal.ctas.size(); ++cta) deal.ctas[cta] = share += more[cta];
+}
+
+/// As templates/fmha/schedule.cuh does: pairs, or, where few rounds would stay partly empty, single tiles.
 void deal_causal(const Config& c, const Sizes& s, Deal& deal) {
   const auto tiles = static_cast<int>(s.tiles), heads = static_cast<int>(s.heads), pairs = (tiles + 1) / 2;
   const auto grid = static_cast<int>(deal.ctas.size());
   const int rounds = (heads * pairs + grid - 1) / grid;
-  const bool is_paired = rounds * grid - heads * pairs <= heads * pairs / 10;
+  deal.is_by_tile = rounds * grid - heads * pairs > heads * pairs / 10;
   std::vector<double> blocks;
   for (int tile = 0; tile < tiles; ++tile) blocks.push_back(blocks_of_tile(c, s, tile));
-  const auto give = [&](int cta, int tile) {
-    Share& share = deal.ctas[static_cast<std::size_t>(cta)];
-    share.blocks += blocks[static_cast<std::size_t>(tile)];
-    share.tiles += 1;
-    deal.blocks += blocks[static_cast<std::size_t>(tile)];
-  };
-  deal.is_by_tile = !is_paired;
-  int place = 0, round = 0;  // of an item: counted over the grid, again and again
-  const auto step = [&] {
-    if (++place < grid) return;
-    place = 0;
-    ++round;
-  };
-  if (is_paired) {
-    for (int head = 0; head < heads; ++head)
-      for (int low = 0; low < pairs; ++low, step()) {
-        const int high = tiles - 1 - low;
-        give(place, high);
-        if (high != low) give(place, low);
-      }
-  } else {
-    for (int tile = tiles - 1; tile >= 0; --tile)
-      for (int head = 0; head < heads; ++head, step()) give(round % 2 == 1 ? grid - 1 - place : place, tile);
-  }
+  for (const double of_tile : blocks) deal.blocks += heads * of_tile;
+  deal.is_by_tile ? deal_tiles(blocks, heads, deal) : deal_pairs(blocks, heads, deal);
 }
 
 Deal deal_of(const Config& c, const Sizes& s) {
@@ -221,24 +251,50 @@ double mask_cycles(const Config& c, const Sizes& s) {
   return cut * (kMaskScoreCycles * c.tile_n + kMaskCycles) / busy_warpgroups(c, s);
 }
 
+/// Of an SM with one CTA or two.
+struct Cycles {
+  double alone = 0, both = 0;  ///< of a step
+  double tile = 0;             ///< beside its steps
+  double rows = 0;             ///< of a tile, for 128 columns
+  double skipped = 0;          ///< blocks of a tile
+};
+
+Cycles cycles_of(const Config& c, const Sizes& s) {
+  Cycles of{.alone = step_cycles(c, s, 1)};
+  of.both = std::max(of.alone, step_cycles(c, s, 2));
+  of.rows = c.tile_m * (fmha::qk_columns(c) + fmha::v_columns(c)) / 128.0;
+  of.tile = kTileCycles + kRowCycles * of.rows + mask_cycles(c, s);
+  if (c.facts.mask != Mask::none)
+    of.skipped = kSkippedShare * (busy_warpgroups(c, s) - 1) * fmha::kRowsPerWarpgroup / 2 / c.tile_n;
+  return of;
+}
+
+double narrow_factor(const Config& c) {
+  double narrow = 1;
+  for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
+    narrow += kNarrowShare;
+  return narrow;
+}
+
+/// Of a CTA, beside its tiles.
+double end_cycles(const Config& c, const Sizes& s) {
+  const double chain = chain_of(c, s);
+  return c.q_stages == 2 ? kCloseSteps * chain + kCloseCycles : kDrainSteps * chain + kDrainCycles;
+}
+
 /// The busiest SM, from its first product on.
 double busiest_cycles(const Config& c, const Sizes& s, const std::vector<Share>& ctas) {
-  const double alone = step_cycles(c, s, 1), both = std::max(alone, step_cycles(c, s, 2)), chain = chain_of(c, s);
-  const double row_cycles = c.tile_m * (fmha::qk_columns(c) + fmha::v_columns(c)) / 128.0;
-  const double of_tile = kTileCycles + kRowCycles * row_cycles + mask_cycles(c, s);
-  const double skipped = c.facts.mask == Mask::none
-                             ? 0
-                             : kSkippedShare * (busy_warpgroups(c, s) - 1) * fmha::kRowsPerWarpgroup / 2 / c.tile_n;
+  const Cycles of = cycles_of(c, s);
+  const double last = end_cycles(c, s);
   const auto sms = static_cast<std::size_t>(kSms) / static_cast<std::size_t>(fmha::ctas_per_tile(c));
   double busiest = 0;
   for (std::size_t i = 0; i < std::min(ctas.size(), sms); ++i) {
     Share more = ctas[i], less = i + sms < ctas.size() ? ctas[i + sms] : Share{};
     if (more.blocks < less.blocks) std::swap(more, less);
     const double tiles = more.tiles + kBesideShare * less.tiles;
-    const double seen = std::max(1.0, more.blocks - skipped * more.tiles);
-    const double end = c.q_stages == 2 ? kCloseSteps * chain + kCloseCycles
-                                       : kDrainSteps * chain + kDrainCycles + (tiles - 1) * kReloadCycles * row_cycles;
-    busiest = std::max(busiest, less.blocks * both + (seen - less.blocks) * alone + tiles * of_tile + end);
+    const double seen = std::max(1.0, more.blocks - of.skipped * more.tiles);
+    const double end = last + (c.q_stages == 2 ? 0 : (tiles - 1) * kReloadCycles * of.rows);
+    busiest = std::max(busiest, less.blocks * of.both + (seen - less.blocks) * of.alone + tiles * of.tile + end);
   }
   return busiest;
 }
@@ -268,15 +324,32 @@ double fmha_cost(const Config& c, const Fmha& problem) {
   const Deal deal = deal_of(c, s);
   const double first_bytes =
       static_cast<double>(deal.ctas.size()) * (c.tile_m + c.tile_n) * c.facts.head_dim * dtype_bytes(c.facts.dtype);
-  double narrow = 1;
-  for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
-    narrow += kNarrowShare;
   // Each part of a row is written and read once, fp32.
   const double of_parts = fmha::is_split(c) ? kMergeCycles + 8 * s.parts * s.q_heads * s.queries *
                                                                  (c.facts.head_dim_v + 2) / kMemoryBytesPerCycle
                                             : 0;
   return of_parts + kLaunchCycles + kFirstShare * first_bytes / kMemoryBytesPerCycle +
-         smooth_max({busiest_cycles(c, s, deal.ctas) * narrow, memory_bytes(c, s, deal) / kMemoryBytesPerCycle});
+         smooth_max(
+             {busiest_cycles(c, s, deal.ctas) * narrow_factor(c), memory_bytes(c, s, deal) / kMemoryBytesPerCycle});
+}
+
+double least_fmha_cost(const Config& c, const Fmha& problem) {
+  const Sizes s = sizes_of(c, problem);
+  double items = s.tiles * s.heads * s.parts, blocks = items * std::ceil(blocks_of_tile(c, s, s.tiles - 1) / s.parts);
+  if (is_uneven(c.facts) && !fmha::is_split(c)) {
+    // A tile sees what its last row does, which is no less than the mean of its rows.
+    const double rows = std::min(s.queries, s.keys);
+    const double seen = c.pack_gqa * (s.queries * std::max(0.0, s.keys - s.queries) + rows * (rows + 1) / 2);
+    blocks = s.heads * std::max(s.tiles, seen / c.tile_m / c.tile_n);
+  }
+  // The mean of the SMs' work. CTAs that share an SM are no faster than alone in turns, or than two side by side.
+  const Cycles of = cycles_of(c, s);
+  const double of_tile = of.tile - of.skipped * of.alone;
+  const double sum = fmha::ctas_per_sm(c) == 1
+                         ? blocks * of.alone + items * of_tile
+                         : blocks * std::min(of.alone, of.both / 2) + items * std::min(0.0, of_tile);
+  const double sms = std::min(items, std::floor(kSms) / fmha::ctas_per_tile(c));
+  return kLaunchCycles + std::max(0.0, (sum / sms + end_cycles(c, s)) * narrow_factor(c));
 }
 
 double fmha_cost_us(double cycles) { return cycles / kHopper.clock_ghz / 1000; }

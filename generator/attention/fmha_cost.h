@@ -27,6 +27,9 @@ bool has_fmha_cost(const Fmha& problem);
 /// Cycles of an SM, all in all. Precondition: has_fmha_cost(problem).
 double fmha_cost(const fmha::Config& config, const Fmha& problem);
 
+/// No more than fmha_cost(), for a fraction of its time: nothing is dealt, and nothing waits. Same precondition.
+double least_fmha_cost(const fmha::Config& config, const Fmha& problem);
+
 /// Cycles as microseconds at the clock that the model's rates are for.
 double fmha_cost_us(double cycles);
 
@@ -37,5 +40,6 @@ namespace tessera {
 using fmha::fmha_cost;
 using fmha::fmha_cost_us;
 using fmha::has_fmha_cost;
+using fmha::least_fmha_cost;
 
 }  // namespace tessera

@@ -20,6 +20,7 @@ struct FmhaMmaOperator : FmhaOperator {
   static std::vector<Config> candidates(const Fmha& problem);
   /// The inverse of the modelled time; see fmha_mma_cost.h.
   static double score(const Config& config, const Fmha& problem);
+  static double most_score(const Config& config, const Fmha& problem) = delete;  // the bound is of another model
   /// The modelled time, and what limits it, on each device of the target.
   static std::string merit(const Config& config, const Fmha& problem);
   static std::vector<CostSheet> costs(const Config& config, const Fmha& problem);

@@ -298,12 +298,23 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
   return list;
 }
 
-double FmhaOperator::score(const Config& config, const Fmha& asked) {
+namespace {
+
+/// `cost`: fmha_cost, or less.
+double score_by(double (*cost)(const Config&, const Fmha&), const Config& config, const Fmha& asked) {
   const Fmha problem = fmha_of_one_sequence(asked);
   double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config) * share_of_slots(config);
   if (fmha::has_whole_tiles(config) && fmha_may_be_step(problem)) share *= share_of_step(config, problem);
-  if (has_fmha_cost(problem)) return 1e6 / fmha_cost(config, problem) * (is_modelled(config) ? share : kLastResort);
+  if (has_fmha_cost(problem)) return 1e6 / cost(config, problem) * (is_modelled(config) ? share : kLastResort);
   return expected_share(config, problem.seqlen_k) * useful_work(config, problem) * share;
+}
+
+}  // namespace
+
+double FmhaOperator::score(const Config& config, const Fmha& problem) { return score_by(fmha_cost, config, problem); }
+
+double FmhaOperator::most_score(const Config& config, const Fmha& problem) {
+  return score_by(least_fmha_cost, config, problem);
 }
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {

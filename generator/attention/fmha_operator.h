@@ -30,6 +30,8 @@ struct FmhaOperator {
   /// Where all sizes are expected ones, by a model of the time (fmha_cost.h); else how much of the default tile's speed
   /// is expected, 1 being all of it.
   static double score(const Config& config, const Fmha& problem);
+  /// No less than the score of a legal Config, for a fraction of its time.
+  static double most_score(const Config& config, const Fmha& problem);
   /// What the score stands on: "modelled at 12.5 us", "the default for head_dim 128", ...
   static std::string merit(const Config& config, const Fmha& problem);
 
