@@ -62,12 +62,13 @@ class Walk {
 
 std::vector<std::string> included_names(std::string_view text) {
   std::vector<std::string> names;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    std::string_view line = trimmed_left(text.substr(0, end));
-    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
-    if (line.empty() || line[0] != '#') continue;
-    line = trimmed_left(line.substr(1));
+  // Hardly a line has a '#': those are looked for, not lines.
+  for (std::size_t at = text.find('#'); at != std::string_view::npos; at = text.find('#', at + 1)) {
+    std::size_t begin = at;
+    while (begin > 0 && (text[begin - 1] == ' ' || text[begin - 1] == '\t')) --begin;
+    if (begin > 0 && text[begin - 1] != '\n') continue;
+    std::string_view line = text.substr(at + 1);
+    line = trimmed_left(line.substr(0, line.find('\n')));
     if (line.substr(0, 7) != "include") continue;
     line = trimmed_left(line.substr(7));
     if (line.empty() || line[0] != '"') continue;
