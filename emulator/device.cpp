@@ -388,6 +388,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
     run.prior_grids = std::move(state_->prior_grids);
   run.run();
   state_->prior_grids = prior_grids_after(run);
+  if (run.race && given.after_launch) given.after_launch(*run.race);
   state_->prior_stream = stream.handle;
   run.statistics.why_one_thread = why_one;
   state_->count(run.statistics);

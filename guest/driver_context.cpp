@@ -172,7 +172,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return same(cudaDeviceGetStreamPriorityRange(least, greatest));
 }
 CUresult cuCtxSynchronize() {
-  return drive(__func__, [] { return wait_for(all_unfinished()); });
+  return drive(__func__, [] { return wait_for_all(); });
 }
 
 // Streams and events are those of the runtime.

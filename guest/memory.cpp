@@ -10,6 +10,7 @@
 
 #include "guest/pool.h"
 #include "guest/registered.h"
+#include "guest/stream_order.h"
 
 namespace tessera::guest {
 namespace {
@@ -81,6 +82,7 @@ cudaError_t Blocks::allocate(void** pointer, std::size_t bytes, BlockKind kind) 
   if (kind != BlockKind::device) session.device().share_with_host(address, bytes);
   blocks_[address] = {address, bytes, kind, address};
   used_ += bytes;
+  StreamOrder::instance().made(address, bytes);
   *pointer = pointer_of(address);
   return cudaSuccess;
 }

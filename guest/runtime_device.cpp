@@ -197,7 +197,7 @@ cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  return called(__func__, [] { return wait_for(all_unfinished()); });
+  return called(__func__, [] { return wait_for_all(); });
 }
 cudaError_t cudaDeviceReset() {
   called(__func__, [] { return finish_all(); });

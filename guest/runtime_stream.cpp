@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "guest/capture.h"
+#include "guest/stream_order.h"
 #include "guest/turns.h"
 
 using namespace tessera::guest;
@@ -12,6 +13,13 @@ using namespace tessera::guest;
 namespace {
 
 EventState* state_of(cudaEvent_t event) { return reinterpret_cast<EventState*>(event); }
+
+// The host goes on behind what it asked about, where that is done.
+template <class Waited>
+cudaError_t noted(cudaError_t error, Waited& waited) {
+  if (error == cudaSuccess) StreamOrder::instance().host_waited_for(waited);
+  return error;
+}
 
 cudaError_t known(const void* stream) {
   return find_stream(stream) == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess;
@@ -41,14 +49,16 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return called(__func__, [&] {
-    const cudaError_t error = awaitable(stream);
-    return error != cudaSuccess ? error : wait_for(unfinished(*find_stream(stream)));
+    if (const cudaError_t error = awaitable(stream); error != cudaSuccess) return error;
+    StreamState& state = *find_stream(stream);
+    return noted(wait_for(unfinished(state)), state);
   });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return called(__func__, [&]() -> cudaError_t {
     if (const cudaError_t error = awaitable(stream); error != cudaSuccess) return error;
-    return query(unfinished(*find_stream(stream)));
+    StreamState& state = *find_stream(stream);
+    return noted(query(unfinished(state)), state);
   });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
@@ -155,15 +165,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return called(__func__, [&]() -> cudaError_t {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
-    const cudaError_t error = awaitable(*state_of(event));
-    return error != cudaSuccess ? error : wait_for(items_of(*state_of(event)));
+    if (const cudaError_t error = awaitable(*state_of(event)); error != cudaSuccess) return error;
+    return noted(wait_for(items_of(*state_of(event))), *state_of(event));
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return called(__func__, [&]() -> cudaError_t {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = awaitable(*state_of(event)); error != cudaSuccess) return error;
-    return query(items_of(*state_of(event)));
+    return noted(query(items_of(*state_of(event))), *state_of(event));
   });
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
@@ -175,6 +185,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
     if (!items_of(first).empty() || !items_of(last).empty()) return cudaErrorNotReady;
     if (!first.is_recorded || !last.is_recorded || !first.has_timing || !last.has_timing)
       return cudaErrorInvalidResourceHandle;
+    for (const EventState* const event : {&first, &last}) StreamOrder::instance().host_waited_for(*event);
     *milliseconds = static_cast<float>((last.seconds - first.seconds) * 1e3);
     return cudaSuccess;
   });

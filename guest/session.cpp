@@ -19,6 +19,7 @@
 #include "guest/host_thread.h"
 #include "guest/libraries.h"
 #include "guest/memory.h"
+#include "guest/stream_order.h"
 #include "guest/turns.h"
 #include "tessera/error.h"
 #include "tessera/targets.h"
@@ -86,6 +87,8 @@ emulator::EmulatedDevice& Session::device() {
   options.detects_unwritten_registers = options_.is_strict;
   options.tears_vectors = options_.tears_vectors;
   options.rest = rest;
+  if (options_.detects_races)
+    options.after_launch = [](const emulator::RaceDetector& race) { StreamOrder::instance().note_launch(race); };
   if (!options_.time.empty()) {
     options.time = emulator::find_gpu_time(options_.time);
     options.skips_values = options_.skips_values;

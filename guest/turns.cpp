@@ -11,6 +11,7 @@
 #include "base/quiet_thread.h"
 #include "guest/coroutine.h"
 #include "guest/host_thread.h"
+#include "guest/stream_order.h"
 
 namespace tessera::guest {
 namespace {
@@ -336,25 +337,30 @@ Items unfinished(StreamState& stream) {
 cudaError_t ask(StreamState& stream, Work work, bool host_waits) {
   Turns& all = turns();
   all.last_call = Clock::now();
-  if (std::holds_alternative<AllocateWork>(work)) return cudaSuccess;  // it was, when it got its address
+  StreamOrder& order = StreamOrder::instance();
+  if (std::holds_alternative<AllocateWork>(work)) return order.perform(stream, work, false);
   Items before = unfinished(stream);
-  const bool is_now = before.empty() && is_short(work);
-  if (is_now && !std::holds_alternative<ChildWork>(work)) return perform(work);
+  const bool is_now = before.empty() && is_short(work), is_waited_for = must_be_done(work, host_waits);
+  if (is_now && !std::holds_alternative<ChildWork>(work)) return order.perform(stream, work, is_waited_for);
   if (const cudaError_t error = check_ahead(work); error != cudaSuccess) return error;
-  if (is_now) return perform(work);
-  if (must_be_done(work, host_waits)) {
+  if (is_now) return order.perform(stream, work, false);
+  if (is_waited_for) {
     const cudaError_t error = finish(before);
-    return error != cudaSuccess ? error : perform(work);
+    return error != cudaSuccess ? error : order.perform(stream, work, true);
   }
   const bool is_of_blocking = (stream.flags & cudaStreamNonBlocking) == 0;
   if (const auto* const child = std::get_if<ChildWork>(&work)) {
+    order.forget();
     stream.last = add_graph(child->graph, std::move(before), is_of_blocking);
   } else {
     if (auto* const box = std::get_if<Box>(&work); box != nullptr && is_pageable(box->from)) keep_aside(*box);
     const auto item = std::make_shared<Item>(Item{std::move(work), std::move(before)});
     item->is_of_blocking = is_of_blocking;
     if (const auto* const event = std::get_if<EventWork>(&item->work)) event->event->item = item;
-    if (item->after.empty() && go_on(item) && item->is_done) return cudaSuccess;
+    order.begin(stream, item->work);
+    const bool is_done = item->after.empty() && go_on(item) && item->is_done;
+    order.end(is_done, false);
+    if (is_done) return cudaSuccess;
     add(item);
     stream.last = item;
   }
@@ -389,7 +395,14 @@ cudaError_t finish(const Items& items) {
   return items.empty() ? cudaSuccess : session.error();
 }
 
-cudaError_t finish_all() { return finish(all_unfinished()); }
+cudaError_t finish_all() {
+  StreamOrder::instance().forget();
+  return finish(all_unfinished());
+}
+cudaError_t wait_for_all() {
+  StreamOrder::instance().forget();
+  return wait_for(all_unfinished());
+}
 Items all_unfinished() {
   Items all;
   for (const std::shared_ptr<Item>& item : turns().items) add_unless_done(all, item);

@@ -52,6 +52,7 @@ cudaError_t finish(const Items& items);
 cudaError_t finish_all();
 /// The same for a host that looks at memory then.
 cudaError_t wait_for(const Items& items);
+cudaError_t wait_for_all();
 Items all_unfinished();
 /// For the end of the program, which nobody's wait stands before: so long at most; the launches and host functions that
 /// are left then.

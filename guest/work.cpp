@@ -10,6 +10,7 @@
 #include "guest/capture.h"
 #include "guest/device_runtime.h"
 #include "guest/registered.h"
+#include "guest/stream_order.h"
 #include "guest/turns.h"
 #include "tessera/error.h"
 
@@ -113,6 +114,7 @@ cudaError_t destroy_stream(const void* stream) {
   StreamState* const state = address_of(stream) <= 2 ? nullptr : find_stream(stream);
   if (state == nullptr) return cudaErrorInvalidResourceHandle;
   leave_capture(*state);
+  StreamOrder::instance().host_waited_for(*state);  // lenient: the legacy stream still waits for what it was asked for
   streams().erase(state);
   delete state;
   return cudaSuccess;
@@ -154,8 +156,14 @@ cudaError_t perform(const Work& work) {
   struct Visitor {
     cudaError_t operator()(std::monostate) const { return cudaSuccess; }
     cudaError_t operator()(const LaunchWork& launch) const { return run_launch(launch); }
-    cudaError_t operator()(const Box& box) const { return copy(box); }
-    cudaError_t operator()(const Fill& work) const { return fill(work); }
+    cudaError_t operator()(const Box& box) const {
+      StreamOrder::instance().note(box);
+      return copy(box);
+    }
+    cudaError_t operator()(const Fill& work) const {
+      StreamOrder::instance().note(work);
+      return fill(work);
+    }
     cudaError_t operator()(const EventWork& event) const {
       EventState& state = *event.event;
       if (!event.is_record) return cudaSuccess;  // its item came after what it waits for
@@ -163,6 +171,7 @@ cudaError_t perform(const Work& work) {
       if (state.item != nullptr && !state.item->is_done) forget_event(state);
       state.item = nullptr;
       state.is_recorded = true;
+      StreamOrder::instance().note_record(state);
       // With predicted times an event tells these: a program's own timing is of the GPU that is not here.
       Session& session = Session::instance();
       state.seconds = session.is_predicting() ? session.predicted_seconds() : now();
@@ -205,6 +214,7 @@ cudaError_t wait(const void* stream, EventState& event, bool is_external) {
   const bool is_captured = event.capture && event.capture->graph;
   if (!is_captured) {
     if (!state->capture) {
+      StreamOrder::instance().wait(*state, event);
       return event.item == nullptr || event.item->is_done ? cudaSuccess : wait_in(*state, event.item);
     }
     if (!event.is_recorded && event.item == nullptr) return cudaSuccess;  // of no work there is nothing to wait for

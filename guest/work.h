@@ -23,6 +23,9 @@ struct EventState;
 struct Item;
 struct StreamState;
 
+/// How many pieces of each stream, by its number, come before something (stream_order.h).
+using StreamClock = std::map<std::uint64_t, std::uint64_t>;
+
 struct LaunchWork {
   Kernel* kernel = nullptr;
   const void* host = nullptr;                            ///< what the program calls it
@@ -82,6 +85,7 @@ struct Graph {
   /// Words of conditional nodes that each launch begins with: address, value.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> defaults{};
   std::shared_ptr<Item> last{};  ///< of the launch of it that was asked for last (turns.h)
+  StreamClock clock{};           ///< of that launch
   Node* add(Work work, std::vector<Node*> after);
   std::shared_ptr<Graph> clone() const;
 };
@@ -104,6 +108,7 @@ struct StreamState {
   bool is_legacy = false;
   std::map<int, cudaLaunchAttributeValue> attributes{};  ///< kept for those who ask
   std::shared_ptr<Item> last{};                          ///< what has not been done yet (turns.h); null: nothing
+  StreamClock clock{};
 };
 struct EventState {
   bool is_recorded = false, has_timing = true;
@@ -111,6 +116,7 @@ struct EventState {
   std::shared_ptr<Capture> capture;  ///< that recorded it last, also when it is over
   std::vector<Node*> tail;
   std::shared_ptr<Item> item{};  ///< that records it
+  StreamClock clock{};           ///< of what it was recorded behind
 };
 
 /// In the place of a stream: the default one, and the call returns when the work is done (cudaMemcpy).

@@ -44,7 +44,13 @@ std::shared_ptr<const GridFootprint> RaceDetector::footprint() const {
         const RaceRecord record = page->at(i).record(n);
         if (record.bytes == 0) continue;
         const bool is_plain = (record.kind & kRaceAtomic) == 0;
-        if (is_write(record) || cell.line == 0) cell.line = launch_.entry.code[record.pc].line;
+        if (is_write(record) || cell.line == 0) {
+          const Instruction& in = launch_.entry.code[record.pc];
+          cell.line = in.line;
+          if (const auto [place, is_new] = footprint->places.try_emplace(in.line); is_new)
+            place->second = {std::string(in.opcode), launch_.program.place_of(in),
+                             std::string(launch_.program.source_file(in.source_file)), in.source_line};
+        }
         (is_write(record) ? cell.written : cell.read) |= record.bytes;
         if (is_plain) (is_write(record) ? cell.plain_written : cell.plain_read) |= record.bytes;
       }

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -34,6 +35,11 @@ struct GridFootprint {
   using Page = std::array<Cell, 256>;
   std::string entry;
   std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages;  ///< by address / 4096
+  struct Place {
+    std::string instruction, source, source_file;
+    std::int32_t source_line = 0;
+  };
+  std::map<std::int32_t, Place> places;  ///< of the cells' lines
 };
 
 /// A grid that may still run when another one starts.

@@ -23,6 +23,8 @@
 
 namespace tessera::emulator {
 
+class RaceDetector;
+
 struct DeviceOptions {
   std::string arch = "sm_90a";
   int num_sms = 4;
@@ -44,6 +46,8 @@ struct DeviceOptions {
   /// Where it is set, a launch whose CTAs may speak to others (may_wait) asks it now and then, with the device free for
   /// other calls, and goes on when it returns. It gives the warp instructions until it is asked again.
   std::function<std::uint64_t()> rest = {};
+  /// With the race detector: behind each launch, for what it did to global memory (RaceDetector::footprint).
+  std::function<void(const RaceDetector&)> after_launch = {};
   bool skips_values = false;  ///< with `time`: only time is asked, and some clusters run
 };
 
