@@ -347,6 +347,7 @@ static void parts_of_the_device() {
   GOOD(cuCtxFromGreenCtx(&context, green));
   GOOD(cuGreenCtxStreamCreate(&own, green, CU_STREAM_NON_BLOCKING, 0));
   add<<<1, 4, 0, own>>>(data, 3);
+  OK(cudaStreamSynchronize(own));
   CHECK(at(3) == 3);
   CUgreenCtx found = nullptr;
   GOOD(cuStreamGetGreenCtx(own, &found));
