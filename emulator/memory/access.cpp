@@ -104,10 +104,14 @@ Step report_outside(Warp& w, const Instruction& in, Space space, int lane, std::
   std::uint64_t own = address;
   const char* what = is_write ? "write" : "read";
   switch (refine(space, own)) {
-    case Space::global:
+    case Space::global: {
+      const std::string where = w.launch->memory.describe(address);
+      const bool was_freed = where.ends_with("that was freed");
       return w.fault_at(in, "global-out-of-bounds", lane, address,
-                        fmt::format("{} of {} bytes: {}", what, bytes, w.launch->memory.describe(address)),
-                        "a size, stride or coordinate passed to the kernel is larger than the buffer");
+                        fmt::format("{} of {} bytes: {}", what, bytes, where),
+                        was_freed ? "used behind its free: that came too early, or the pointer is an old one"
+                                  : "a size, stride or coordinate passed to the kernel is larger than the buffer");
+    }
     case Space::shared_cta:
     case Space::shared_cluster: {
       const std::uint64_t rank = own >> kRankShift;

@@ -47,14 +47,15 @@ int main(int argc, char** argv) {
     std::printf("%s\n", cudaGetErrorName(cudaImportExternalMemory(&memory, &described)));
     return 9;
   }
-  if (which > 6) {
+  if (which == 7 || which == 8) {
     std::printf("%s\n", cudaGetErrorName(spoil_objects(which)));
     return 0;
   }
   int* values = nullptr;
   cudaMalloc(&values, 64 * sizeof(int));
   cudaMemset(values, 0, 64 * sizeof(int));
-  go_wrong<<<1, 64, 64>>>(values, which);
+  if (which == 9) cudaFree(values);
+  go_wrong<<<1, 64, 64>>>(values, which == 9 ? 5 : which);
   const cudaError_t error = cudaDeviceSynchronize();
   int after = 0;
   const cudaError_t later = cudaMemcpy(&after, values, sizeof(after), cudaMemcpyDeviceToHost);
