@@ -30,7 +30,12 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-WRONG = re.compile(r"\b(FAIL(ED|URE)?|[Mm]ismatch(es)?|incorrect|ERROR)\b")
+# A word of a failure, but no count of none: "0 mismatches", "mismatches: 0".
+WRONG = re.compile(
+    r"(?<!\b0 )\b(FAIL(ED|URE)?|[Mm]ismatch(es)?|incorrect|ERROR)\b(?!\s*[:=]\s*0\b)"
+    r"|(?<!\b0 )\b([Tt]ests?|[Cc]hecks?|[Vv]erification|[Vv]alidation|[Cc]omparison)\W[^\n]{0,20}(?<!\b0 )\bfail(ed|s)?\b"
+    r"|\b[Ff]ailed (the )?(test|check|verification|validation)|\bdo(es)?( not|n't) match\b"
+)
 REFUSED = re.compile(r"is not provided|machine code only|do not strip it|no PTX", re.IGNORECASE)
 
 
