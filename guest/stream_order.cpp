@@ -15,7 +15,8 @@ using emulator::GridFootprint;
 
 namespace {
 
-constexpr std::size_t kMostPieces = 256, kMostRows = 4096;
+// What is kept at most: the oldest goes. 65,536 pages of a footprint are 200 MiB.
+constexpr std::size_t kMostPieces = 256, kMostPages = 1 << 16, kMostRows = 4096;
 constexpr std::uint64_t kCell = 16, kPage = 4096;
 
 void join(StreamClock& clock, const StreamClock& other) {
@@ -128,6 +129,17 @@ StreamClock StreamOrder::before(StreamState& stream) const {
   return clock;
 }
 
+std::size_t StreamOrder::Piece::pages() const {
+  std::size_t sum = 0;
+  for (const auto& footprint : footprints) sum += footprint->pages.size();
+  return sum;
+}
+
+void StreamOrder::forget() {
+  pieces_.clear();
+  pages_ = 0;
+}
+
 cudaError_t StreamOrder::perform(StreamState& stream, const Work& work, bool is_waited_for) {
   if (!is_on()) return guest::perform(work);
   begin(stream, work);
@@ -163,8 +175,12 @@ void StreamOrder::end(bool is_done, bool is_waited_for) {
   if (!current_.ranges.empty() || !current_.footprints.empty()) {
     for (const Piece& piece : pieces_)
       if (!is_behind(now_, piece.stream, piece.place)) compare(piece, current_);
+    pages_ += current_.pages();
     pieces_.push_back(std::move(current_));
-    if (pieces_.size() > kMostPieces) pieces_.pop_front();
+    while (pieces_.size() > kMostPieces || (pieces_.size() > 1 && pages_ > kMostPages)) {
+      pages_ -= pieces_.front().pages();
+      pieces_.pop_front();
+    }
   }
   if (!is_waited_for) return;
   join(host_, now_);
@@ -210,7 +226,11 @@ void StreamOrder::host_waited_for(const EventState& event) {
   drop_waited_for();
 }
 void StreamOrder::drop_waited_for() {
-  std::erase_if(pieces_, [&](const Piece& piece) { return is_behind(host_, piece.stream, piece.place); });
+  std::erase_if(pieces_, [&](const Piece& piece) {
+    const bool is_dropped = is_behind(host_, piece.stream, piece.place);
+    if (is_dropped) pages_ -= piece.pages();
+    return is_dropped;
+  });
 }
 
 void StreamOrder::made(std::uint64_t address, std::size_t bytes) {

@@ -48,7 +48,7 @@ class StreamOrder {
   void host_waited_for(StreamState& stream);
   void host_waited_for(const EventState& event);
   /// The host has waited for all, or it is not known what for.
-  void forget() { pieces_.clear(); }
+  void forget();
   /// Memory that was not there before: what others did at its addresses is no matter.
   void made(std::uint64_t address, std::size_t bytes);
 
@@ -62,6 +62,7 @@ class StreamOrder {
     std::string what;
     std::vector<Range> ranges{};
     std::vector<std::shared_ptr<const emulator::GridFootprint>> footprints{};
+    std::size_t pages() const;
   };
   struct Birth {
     std::uint64_t end = 0, number = 0;
@@ -80,6 +81,7 @@ class StreamOrder {
 
   StreamClock host_;
   std::deque<Piece> pieces_;  ///< that the host has not waited for
+  std::size_t pages_ = 0;     ///< of their footprints
   Piece current_;
   StreamClock now_;  ///< what comes before the work that runs, and itself
   bool has_current_ = false;
