@@ -116,6 +116,7 @@ class ChainReader {
       seen.push_back({.first = start, .length = type.size(), .option = nullptr, .value = {}, .kind = "type"});
       require_kept(rope, seen);
     }
+    finish(rope, seen);
     if (!is_bare) close();
     k.is_paged = true;
     RowStep v = k;
@@ -150,6 +151,7 @@ class ChainReader {
         seen.push_back(option(step));
         require_kept(step, seen);
       } while (at_ < text_.size() && text_[at_] == ',');
+      finish(step, seen);
       if (!is_quantize) close();
     }
     if (is_quantize) close();
@@ -234,8 +236,20 @@ class ChainReader {
     std::size_t first = 0, length = 0;
     const Option* option = nullptr;
     std::optional<int> value;
-    std::string_view kind;
+    std::string_view kind;  ///< one of each: what sets the same
+    std::optional<int> number = {};
   };
+
+  /// Behind the last option. A scaling's word sets what is usual beside it, and must not undo what was said before it.
+  void finish(RowStep& step, const std::vector<Seen>& seen) const {
+    for (const Seen& one : seen) {
+      if (one.option != nullptr && one.number && (one.kind == "low" || one.kind == "high"))
+        one.option->set(step, *one.number);
+      const std::string_view option = text_.substr(one.first, one.length), word = option.substr(0, option.find('='));
+      if (const std::string_view why = idle_reason(step, one.option == nullptr ? one.kind : word); !why.empty())
+        refuse(one.first, one.length, fmt::format("without effect here: {}", why), {});
+    }
+  }
 
   /// What stands twice in parentheses, or undoes what stands before it, is a mistake.
   void require_kept(const RowStep& step, const std::vector<Seen>& seen) const {
@@ -280,7 +294,12 @@ class ChainReader {
       if (option.word != name) continue;
       if (!option.has_number) {
         option.set(step, 1);
-        return {.first = first, .length = at_ - first, .option = &option, .value = option.get(step), .kind = name};
+        const bool is_of_scale = name == "row" || name == "tensor";
+        return {.first = first,
+                .length = at_ - first,
+                .option = &option,
+                .value = option.get(step),
+                .kind = is_of_scale ? "block" : name};
       }
       if (at_ == text_.size() || text_[at_] != '=')
         refuse(first, name.size(), fmt::format("{}=NUMBER is expected", name), {});
@@ -288,7 +307,12 @@ class ChainReader {
       const int value = option.is_magnitude ? magnitude() : number();
       if (option.word == "block") require_block(step, first, value);
       option.set(step, value);
-      return {.first = first, .length = at_ - first, .option = &option, .value = option.get(step), .kind = name};
+      return {.first = first,
+              .length = at_ - first,
+              .option = &option,
+              .value = option.get(step),
+              .kind = name,
+              .number = value};
     }
     refuse(first, name.size(),
            candidates.empty() ? std::string(has_no_range(step) ? "a number alone is expected here"

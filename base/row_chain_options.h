@@ -1,6 +1,8 @@
 // What may stand in the parentheses of a chain's parts.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
@@ -53,6 +55,24 @@ inline int* number_of(RowStep& step) {
     default:
       return nullptr;
   }
+}
+/// Why an option that was given has no effect on its part, even where it says what is usual; empty: it has one.
+inline std::string_view idle_reason(const RowStep& step, std::string_view option) {
+  const auto is_one_of = [&](std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), option) != words.end();
+  };
+  if (step.kind == RowPart::rope && step.has_table && is_one_of({"base", "trained", "low", "high", "magnitude"}))
+    return "the table says how far each position turns";
+  if (step.kind == RowPart::rope && step.scaling != RopeScaling::llama3 && step.scaling != RopeScaling::yarn &&
+      is_one_of({"trained", "low", "high"}))
+    return "it goes with llama3=N or yarn=N";
+  if (step.kind == RowPart::dequant && !step.is_e4m3 && is_one_of({"block", "row", "tensor"}))
+    return "the format says how many columns a scale has";
+  if (step.kind == RowPart::scaled_8 && step.block < 0 && option == "pow2") return "the scale is given";
+  if (step.kind == RowPart::mhc_pre && !step.has_product && option == "iterations") return "it goes with product";
+  if (is_any<RowPart::rmsnorm, RowPart::layernorm>(step) && !step.has_weight && option == "plus_one")
+    return "there is no weight that 1 could be added to";
+  return {};
 }
 inline std::optional<int> when(bool is_set) { return is_set ? std::optional(1) : std::nullopt; }
 inline std::optional<int> unless(int value, int usual) { return value == usual ? std::nullopt : std::optional(value); }

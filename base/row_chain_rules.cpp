@@ -51,6 +51,9 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
       plain.has_table = plain.is_halves = plain.is_inverse = false;
       if (step.has_table && plain != usual)
         return "rope of a table with a base, a scaling or a magnitude: the table says how far each position turns";
+      if ((step.scaling == RopeScaling::none || step.scaling == RopeScaling::linear) &&
+          (step.trained != usual.trained || step.low != usual.low || step.high != usual.high))
+        return "rope with trained, low or high, which go with llama3=N or yarn=N";
       if (step.base < 2) return fmt::format("rope with base {}: 2 at least", step.base);
       if (step.stretch < 1) return fmt::format("rope stretched {} times: once at least", step.stretch);
       if (step.trained < 1) return fmt::format("rope trained with {} positions: 1 at least", step.trained);
@@ -62,11 +65,16 @@ std::string mistake_of(const RowChain& chain, const RowStep& step) {
         return fmt::format("rope with a magnitude of {} millionths: more than 0 needed", step.magnitude);
       break;
     }
+    case RowPart::rmsnorm:
+    case RowPart::layernorm:
+      if (step.adds_one && !step.has_weight) return "a norm with plus_one and no weight that 1 could be added to";
+      break;
     case RowPart::scaled_8:
       if (step.block > 0 && (step.block < rows::kVector || !is_power_of_two(step.block)))
         return fmt::format("e4m3 with a scale for {} columns: a power of two from {} on", step.block, rows::kVector);
       if (step.is_packed && step.block <= 0) return "e4m3 with packed scales of rows: they are those of blocks";
       if (step.is_packed && step.is_column_major) return "e4m3 with packed and columns: packed scales lie by columns";
+      if (step.block < 0 && step.is_power) return "e4m3 with one scale that is given, and pow2: it is used as it is";
       if (step.is_packed && !step.is_power) return "e4m3 with packed scales that are no powers of two: add pow2";
       break;
     case RowPart::quantize:

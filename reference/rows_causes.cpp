@@ -108,13 +108,14 @@ ScalePlaces scales_of(const RowsRun& run, const Tensors& out, const RowStep& ste
   return places;
 }
 
-/// Each scale is taken from some rows and blocks on, around the end.
-void move_scales(const ScalePlaces& places, Tensor& scales, std::int64_t rows, std::int64_t blocks) {
+/// Each scale is taken from some rows on, and from another block, around the end.
+void move_scales(const ScalePlaces& places, Tensor& scales, std::int64_t rows,
+                 const std::function<std::int64_t(std::int64_t)>& block_from) {
   const std::vector<std::byte> before = scales.bytes;
   for (std::int64_t row = 0; row < places.rows; ++row)
     for (std::int64_t block = 0; block < places.blocks; ++block) {
       const std::int64_t from =
-          places.at((row + rows + places.rows) % places.rows, (block + blocks + places.blocks) % places.blocks);
+          places.at((row + rows + places.rows) % places.rows, (block_from(block) + places.blocks) % places.blocks);
       std::memcpy(scales.bytes.data() + places.at(row, block), before.data() + from,
                   static_cast<std::size_t>(places.bytes));
     }
@@ -130,9 +131,29 @@ void add_mistakes_of_scales(const RowStep& step, int number, std::vector<RowMist
         {fmt::format("{}: a scale lies with the {}", name, where), [=, rows = rows, blocks = blocks](Scene& s) {
            const RowStepNames names = row_step_names(s.run.chain)[static_cast<std::size_t>(number)];
            const ScalePlaces places = scales_of(s.run, s.out, step, names);
-           move_scales(places, s.out.at(places.name), rows, blocks);
+           move_scales(places, s.out.at(places.name), rows, [=](std::int64_t block) { return block + blocks; });
          }});
   }
+  list.push_back({fmt::format("{}: scales of neighbouring blocks are exchanged", name), [=](Scene& s) {
+                    const RowStepNames names = row_step_names(s.run.chain)[static_cast<std::size_t>(number)];
+                    const ScalePlaces places = scales_of(s.run, s.out, step, names);
+                    move_scales(places, s.out.at(places.name), 0, [count = places.blocks](std::int64_t block) {
+                      return (block ^ 1) < count ? block ^ 1 : block;
+                    });
+                  }});
+}
+
+/// Rows of x that a list names: those beside them are taken.
+void add_mistakes_of_list(const std::string& list_name, const std::string& part, std::vector<RowMistake>& list) {
+  for (const int distance : {1, -1})
+    list.push_back({fmt::format("{} takes the row {} the one that is named", part, distance > 0 ? "behind" : "before"),
+                    [=](Scene& s) {
+                      Tensor& rows = s.in.at(list_name);
+                      for (std::int64_t i = 0; i < rows.elements(); ++i) {
+                        const double at = rows.at(i);
+                        if (at >= 0 && at < static_cast<double>(s.run.x_rows)) rows.set(i, at + distance);
+                      }
+                    }});
 }
 
 /// Of the tokens' data `count` bytes from `first` on; units of `bytes` are exchanged in pairs, or the nibbles of each.
@@ -197,6 +218,10 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
       break;
     case RowPart::combine:
       if (step.has_weight) change("combine's weights are left out", [](RowStep& s) { s.has_weight = false; });
+      add_mistakes_of_list("indices", "combine", list);
+      break;
+    case RowPart::gather:
+      add_mistakes_of_list("indices", "gather", list);
       break;
     case RowPart::compress:
       list.push_back({"ape is left out", [](Scene& s) {
@@ -207,6 +232,7 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
         list.push_back({"the entry before has the second halves of rows", [](Scene& s) {
                           for (const char* const name : {"x", "scores", "ape"}) exchange_halves(s.in.at(name));
                         }});
+      add_mistakes_of_list("tokens", "compress", list);
       break;
     case RowPart::dequant:
       if (!step.is_e4m3 && value_bits(step.format) == 4)
@@ -261,8 +287,11 @@ void add_mistakes_of_step(const RowStep& step, int number, const RowStepNames& n
       change(step.is_halves ? "rope turns pairs (2i, 2i + 1), not (i, i + d / 2)"
                             : "rope turns pairs (i, i + d / 2), not (2i, 2i + 1)",
              [](RowStep& s) { s.is_halves = !s.is_halves; });
-      list.push_back({"rope has the position of the next row",
-                      [](Scene& s) { move_rows(s.in.at("positions"), [](std::int64_t row) { return row + 1; }); }});
+      for (const std::int64_t distance : {1, -1})
+        list.push_back(
+            {fmt::format("rope has the position of the {} row", distance > 0 ? "next" : "last"), [distance](Scene& s) {
+               move_rows(s.in.at("positions"), [distance](std::int64_t row) { return row + distance; });
+             }});
       list.push_back({"rope is left out", [](Scene& s) {
                         Tensor& positions = s.in.at("positions");
                         std::fill(positions.bytes.begin(), positions.bytes.end(), std::byte{0});

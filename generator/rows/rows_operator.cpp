@@ -76,6 +76,7 @@ bool is_shared_hint(const Rows& problem) { return problem.rows >= 0 && problem.r
 
 /// Whether CTAs might share a row: one cannot hold it, or rows are so few that multiprocessors are left over.
 bool is_worth_sharing(const Config& c, const Rows& problem) {
+  if (c.columns <= c.threads_of_row / 2 * rows::kVector) return false;  // most of them would have no column
   if (c.threads_of_row > kMaxThreads) return true;
   return is_shared_hint(problem) && c.threads_of_row >= kLeastShared;
 }
@@ -233,7 +234,8 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::store_not_floating:
       return fmt::format("elements of {} bytes that are no floating-point numbers: f32, f16 or bf16 needed", found);
     case Rule::columns_not_vectors:
-      return fmt::format("{} columns, a multiple of {} needed", found, bound);
+      return fmt::format("{}, a multiple of {} needed: {} with padding", counted(verdict.found, "column"), bound,
+                         grouped(round_up(std::max<long long>(verdict.found, 1), verdict.bound)));
     case Rule::threads_not_power_of_two:
       return fmt::format("{} threads a row: a power of two from {} on needed", found, bound);
     case Rule::threads_out_of_range:
@@ -262,13 +264,15 @@ std::string RowsOperator::explain(const Config& config, const Verdict& verdict) 
     case Rule::range_outside_row:
       return fmt::format("a part that works up to column {} in rows of {} columns", found, bound);
     case Rule::range_not_vectors:
-      return fmt::format("a part that begins at, or has, {} columns: multiples of {} needed", found, bound);
+      return fmt::format("a part that begins at, or has, {}: multiples of {} needed, the next is {}",
+                         counted(verdict.found, "column"), bound, grouped(round_up(verdict.found, verdict.bound)));
     case Rule::source_after_others:
       return "gather, heads, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the "
              "first "
              "parts, gather or heads before the others";
     case Rule::block_not_in_range:
-      return fmt::format("{} columns of a part that takes blocks of {}: whole blocks needed", found, bound);
+      return fmt::format("{} columns of a part that takes blocks of {}: whole blocks needed, {} with padding", found,
+                         bound, grouped(round_up(verdict.found, verdict.bound)));
     case Rule::block_wider_than_threads:
       return fmt::format(
           "blocks of {} columns, of which a warp's threads of one row have {} side by side: take more threads a row, "

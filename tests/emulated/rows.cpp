@@ -173,6 +173,32 @@ TEST_CASE("rows: CTAs that share a row give the same values") {
     }
 }
 
+TEST_CASE("rows: a wide row's norm makes floats of what was read again") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  // Whole vectors and a tail, all columns and some, a source in front, a part that sums again behind.
+  constexpr std::pair<int, const char*> kKept[] = {{4096, "rmsnorm+bf16"},
+                                                   {3464, "gather+rmsnorm(plus_one)+e4m3(row)+same"},
+                                                   {3080, "join(1032)+rmsnorm(1024..2055)+layernorm+f32"},
+                                                   {3584, "rmsnorm(no_weight)+rmsnorm+mxfp8(tile)"}};
+  std::uint64_t seed = 61;
+  for (const auto& [columns, chain] : kKept) {
+    const Rows problem{.arch = Arch::parse(kTargets[seed % 5]),
+                       .dtype = seed % 2 == 0 ? DType::f16 : DType::bf16,
+                       .columns = columns,
+                       .chain = parse_row_chain(chain),
+                       .threads_of_row = 128};
+    REQUIRE(rows::keeps_as_read({.dtype = problem.dtype,
+                                 .columns = problem.columns,
+                                 .threads_of_row = 128,
+                                 .rows_of_cta = 1,
+                                 .chain = problem.chain}));
+    CHECK(planned_kernel(problem).ends_with("_t128x1"));
+    check(problem, *compiler, seed);
+    seed += 21;
+  }
+}
+
 TEST_CASE("rows: more columns than a CTA holds") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;

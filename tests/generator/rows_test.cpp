@@ -49,7 +49,7 @@ TEST_CASE("rows: a chain's text comes back, its options once and in one order") 
                                  "rope(0..63,inverse,table,halves)+bf16(scatter,add)",
                                  "gate(gpt_oss,interleaved,limit=7)+same(scatter,add)",
                                  "gather+hadamard(block=64)+f32",
-                                 "layernorm(no_weight,plus_one)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
+                                 "layernorm(no_weight)+mxfp8_e5m2+e4m3(block=64,columns)+e4m3(tensor)",
                                  "residual+factor+mxfp4",
                                  "e4m3(block=32,pow2,packed,scatter)",
                                  "mhc_post+softcap(limit=50)+softmax+mla_656(0..575)",
@@ -165,10 +165,8 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
       chain_refused("mhc_post(product)+f32") ==
       "chain = mhc_post(product)+f32: mhc_post(product) (character 1): mhc_post(product) beside other parts: it writes "
       "the streams and their product, and makes no row");
-  CHECK(
-      chain_refused("mhc_pre(iterations=3)+f32") ==
-      "chain = mhc_pre(iterations=3)+f32: mhc_pre(iterations=3) (character 1): mhc_pre with iterations, of a mix that "
-      "is given: they go with product");
+  CHECK(chain_refused("mhc_pre(iterations=3)+f32") ==
+        "chain = mhc_pre(iterations=3)+f32: iterations=3 (character 9): without effect here: it goes with product");
   CHECK(chain_refused("rmsnorm+f32(add)") ==
         "chain = rmsnorm+f32(add): f32(add) (character 9): rows that are added, without scatter: they are added where "
         "slots say, bf16(scatter,add)");
@@ -226,9 +224,10 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
     CHECK(chain_refused("rmsnorm+e4m3(" + block + ")") == "chain = rmsnorm+e4m3(" + block + "): e4m3(" + block +
                                                               ") (character 9): e4m3 with a scale for " + block +
                                                               " columns: a power of two from 8 on");
-  CHECK(chain_refused("dequant(mxfp4,block=64)") ==
-        "chain = dequant(mxfp4,block=64): dequant(mxfp4,block=64) (character 1): dequant of block-scaled rows with a "
-        "block, row or tensor: the format says how many columns a scale has");
+  CHECK(
+      chain_refused("dequant(mxfp4,block=64)") ==
+      "chain = dequant(mxfp4,block=64): block=64 (character 15): without effect here: the format says how many columns "
+      "a scale has");
   CHECK(canonical("e4m3(packed)") == "e4m3(pow2,packed)");
   CHECK(chain_refused("e4m3(packed,row)") ==
         "chain = e4m3(packed,row): e4m3(packed,row) (character 1): e4m3 with packed scales of rows: they are those of "
@@ -260,12 +259,67 @@ TEST_CASE("rows: what is wrong with a chain is told with its place") {
   }
 }
 
+TEST_CASE("rows: an option without effect is refused, also where it says what is usual") {
+  const auto idle = [](const std::string& before, const std::string& option, const std::string& behind,
+                       const std::string& why) {
+    const std::string text = before + option + behind;
+    CHECK(chain_refused(text) == "chain = " + text + ": " + option + " (character " +
+                                     std::to_string(before.size() + 1) + "): without effect here: " + why);
+  };
+  for (const char* const option : {"trained=8192", "trained=4096", "low=1", "high=8"}) {
+    idle("rmsnorm+rope(", option, ")", "it goes with llama3=N or yarn=N");
+    idle("rope(linear=4,", option, ")", "it goes with llama3=N or yarn=N");
+    idle("append_kv(64,", option, ",halves)", "it goes with llama3=N or yarn=N");
+  }
+  idle("rope(table,", "base=10000", ")", "the table says how far each position turns");
+  idle("dequant(nvfp4,", "block=128", ")", "the format says how many columns a scale has");
+  idle("mhc_pre(", "iterations=20", ")+f32", "it goes with product");
+  idle("rmsnorm(", "plus_one", ",no_weight)", "there is no weight that 1 could be added to");
+  idle("layernorm(no_weight,", "plus_one", ")", "there is no weight that 1 could be added to");
+  idle("e4m3(", "pow2", ",tensor)", "the scale is given");
+  // Of a scale's columns one is said.
+  CHECK(chain_refused("e4m3(block=128,row)") ==
+        "chain = e4m3(block=128,row): row (character 16): it takes the place of block=128: one of them");
+  CHECK(chain_refused("e4m3(64,row)") ==
+        "chain = e4m3(64,row): row (character 9): it takes the place of 64: one of them");
+  CHECK(chain_refused("e4m3(tensor,128)").ends_with("it takes the place of tensor: one of them"));
+  // A chain that nobody parsed.
+  const auto refused = [](const RowStep& step) {
+    RowChain chain;
+    chain.steps[0] = step;
+    try {
+      make_plan(Rows{.chain = chain});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("planned");
+  };
+  CHECK(refused({.kind = RowPart::rope, .trained = 4096})
+            .ends_with("rope with trained, low or high, which go with llama3=N or yarn=N"));
+  CHECK(refused({.kind = RowPart::rmsnorm, .has_weight = false, .adds_one = true})
+            .ends_with("a norm with plus_one and no weight that 1 could be added to"));
+  CHECK(refused({.kind = RowPart::scaled_8, .block = -1, .is_power = true})
+            .ends_with("e4m3 with one scale that is given, and pow2: it is used as it is"));
+}
+
+TEST_CASE("rows: what a scaling has by default does not undo what was said before it") {
+  for (const char* const text :
+       {"rope(low=1,high=4,yarn=16)+same", "rope(high=4,yarn=16)+same", "rope(yarn=16,high=4)+same"}) {
+    CHECK(parse_row_chain(text).steps[0].high == 4);
+    CHECK(canonical(text) == "rope(yarn=16,high=4)+same");
+  }
+  CHECK(parse_row_chain("append_kv(64,high=4,yarn=16)").steps[1].high == 4);
+  CHECK(parse_row_chain("rope(yarn=16,low=1)").steps[0].high == 32);
+  CHECK(parse_row_chain("rope(low=2,high=8,llama3=8)").steps[0].low == 2);
+}
+
 TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it breaks") {
   CHECK(unsupported({{"dtype", "e4m3"}}) ==
         "rows has no kernel for dtype e4m3: there are kernels for f32, f16 and bf16");
   CHECK(unsupported({{"columns", "100"}}) ==
         "rows of 100 bf16, residual(store)+rmsnorm+same, 128 threads a row, 2 rows a CTA: 100 columns, a multiple of 8 "
-        "needed");
+        "needed: 104 with padding");
+  CHECK(unsupported({{"columns", "1"}}).ends_with("1 column, a multiple of 8 needed: 8 with padding"));
   CHECK(unsupported({{"threads_of_row", "48"}}).ends_with("48 threads a row: a power of two from 8 on needed"));
   CHECK(unsupported({{"threads_of_row", "64"}, {"rows_of_cta", "32"}})
             .ends_with("2,048 threads in a CTA, 1,024 allowed: take fewer threads or rows"));
@@ -289,12 +343,14 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
     return text.substr(text.find("): ", text.find(" (character ")) + 3);
   };
   CHECK(of_chain("512", "rope(448..575)+bf16") == "a part that works up to column 575 in rows of 512 columns");
-  CHECK(of_chain("512", "rope(4..67)+bf16") == "a part that begins at, or has, 4 columns: multiples of 8 needed");
+  CHECK(of_chain("512", "rope(4..67)+bf16") ==
+        "a part that begins at, or has, 4 columns: multiples of 8 needed, the next is 8");
   CHECK(of_chain("512", "rmsnorm+gate(silu)") ==
         "gather, heads, gate, join, combine, compress, dequant and mhc_* say where a row comes from: they are the "
         "first parts, "
         "gather or heads before the others");
-  CHECK(of_chain("520", "nvfp4") == "520 columns of a part that takes blocks of 16: whole blocks needed");
+  CHECK(of_chain("520", "nvfp4") ==
+        "520 columns of a part that takes blocks of 16: whole blocks needed, 528 with padding");
   CHECK(of_chain("512", "nvfp4(8..23)") ==
         "a part that begins at column 8 and takes blocks of 16: it must begin at one");
   CHECK(of_chain("64", "rope(8..15,halves)") == "rope of halves that lie 4 columns apart: 8 at least");
@@ -307,9 +363,10 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
   for (const auto& [columns, head] : {std::pair("192", "96"), std::pair("160", "80"), std::pair("144", "72")})
     CHECK(make_plan(problem_of("rows", {{"columns", columns}, {"chain", fmt::format("append_kv({},halves)", head)}}))
               .kernel.find("_halves_") != std::string::npos);
-  CHECK(of_chain("520", "dequant(nvfp4)") == "520 columns of a part that takes blocks of 16: whole blocks needed");
+  CHECK(of_chain("520", "dequant(nvfp4)") ==
+        "520 columns of a part that takes blocks of 16: whole blocks needed, 528 with padding");
   CHECK(of_chain("512", "dequant(e4m3,block=12)") ==
-        "a part that begins at, or has, 12 columns: multiples of 8 needed");
+        "a part that begins at, or has, 12 columns: multiples of 8 needed, the next is 16");
   CHECK(of_chain("512", "dequant(mxfp4,global)") ==
         "a global scale for a format with blocks of 32: it goes with nvfp4");
   try {
@@ -328,7 +385,8 @@ TEST_CASE("rows: an illegal pin, fact or chain is refused with the rule that it 
             .ends_with("256 rows in a CTA, for which 232,448 bytes of shared memory are too few: take fewer rows"));
   CHECK(of_chain("576", "mla_288") == "576 columns for a cache whose tokens have 512");
   CHECK(of_chain("512", "join(512)") == "columns of x2 from 512 on in rows of 512");
-  CHECK(of_chain("512", "join(12)") == "a part that begins at, or has, 12 columns: multiples of 8 needed");
+  CHECK(of_chain("512", "join(12)") ==
+        "a part that begins at, or has, 12 columns: multiples of 8 needed, the next is 16");
   CHECK(of_chain("512", "softcap(0)") == "softcap of 0: 1 at least");
   CHECK(of_chain("512", "mla_656") == "512 columns for a cache whose tokens have 576");
   CHECK(of_chain("512", "mhc_mix") == "mhc_mix that begins at, or has, 512 columns: 24 needed");
@@ -422,6 +480,11 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
   CHECK(kernel({{"columns", "131072"}}) == "tessera_rows_sm90a_bf16_c131072_residual_store_rmsnorm_same_t4096x1_ctas4");
   CHECK(kernel({{"columns", "128"}, {"chain", "rope(halves)"}}) ==
         "tessera_rows_sm90a_bf16_c128_rope_halves_same_t8x32");
+  // More threads than columns are no help, however few rows there are.
+  CHECK(kernel({{"columns", "8"}, {"rows", "1"}, {"chain", "rmsnorm+f32"}}) ==
+        "tessera_rows_sm90a_bf16_c8_rmsnorm_f32_t8x8");
+  CHECK(kernel({{"columns", "24"}, {"rows", "1"}, {"chain", "softmax+f32"}}) ==
+        "tessera_rows_sm90a_bf16_c24_softmax_f32_t8x8");
   // A norm alone: CTAs of one wide row.
   CHECK(kernel({{"columns", "7168"}, {"chain", "rmsnorm+bf16"}}) ==
         "tessera_rows_sm90a_bf16_c7168_rmsnorm_bf16_t128x1");
