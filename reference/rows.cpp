@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "reference/mhc_coefficients.h"
@@ -34,7 +35,7 @@ double activated(Activation activation, double x) {
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
     case Activation::silu:
-      return x == -std::numeric_limits<double>::infinity() ? 0 : x / (1 + std::exp(-x));
+      return x / (1 + std::exp(-x));  // of -inf NaN, as the quotient is
     case Activation::none:
       break;
   }
@@ -203,7 +204,9 @@ class Walk {
     const auto n = static_cast<double>(score.size());
     double sum = 0, weighted = 0, mean_error = 0, error = 0, magnitude = 0;
     for (std::size_t t = 0; t < score.size(); ++t) {
-      const double share = std::exp(score[t] - most);
+      // A score of -inf is a token that is not there, also where no other is.
+      const double share = std::isinf(score[t]) && score[t] < 0 ? 0 : std::exp(score[t] - most);
+      if (share == 0) continue;
       const double relative = std::expm1(2 * kU * (std::fabs(score[t]) + std::fabs(most)) + 4 * kU * (most - score[t]) +
                                          (n / 4 + 2) * (0x1p-21 + 2 * kU) + (n + 2) * kU);
       sum += share;
@@ -303,7 +306,7 @@ class Walk {
       const double softplus = std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
       const double value = is_sigmoid ? 1 / (1 + std::exp(-x)) : std::sqrt(softplus);
       // Both have slopes below 1, and below their own value times 1.
-      const double slack = 16 * kU * value * std::max(1.0, std::fabs(x)) + 0x1p-120;
+      const double slack = (value == 0 ? 0 : 16 * kU * value * std::max(1.0, std::fabs(x))) + 0x1p-120;
       set(i, value, std::min(e(i), value * std::expm1(e(i))) + slack + (is_sigmoid ? 0 : softplus_root_slack(softplus)),
           0);
     }
@@ -325,13 +328,15 @@ class Walk {
     }
     double spread = 0;
     for (std::int64_t i = first(s); i <= last(s); ++i) {
-      sum += std::exp(v(i) - most);
-      spread += std::exp(v(i) - most) * 3 * kU * (most - v(i));
+      const double share = std::exp(v(i) - most);
+      sum += share;
+      if (share > 0) spread += share * 3 * kU * (most - v(i));
     }
     const double of_sum = std::expm1(2 * of_input) + spread / sum + adds_of_row(run_.columns) * kU + 0x1p-21;
     for (std::int64_t i = first(s); i <= last(s); ++i) {
       const double p = std::exp(v(i) - most) / sum;
-      set(i, p, p * 1.01 * (of_sum + std::expm1(2 * of_input) + 3 * kU * (most - v(i)) + 0x1p-21) + 0x1p-120, 0);
+      const double below = p == 0 ? 0 : most - v(i);
+      set(i, p, p * 1.01 * (of_sum + std::expm1(2 * of_input) + 3 * kU * below + 0x1p-21) + 0x1p-120, 0);
     }
   }
 
@@ -356,22 +361,20 @@ class Walk {
     const auto n = static_cast<double>(width(s));
     const double mean = squares / n + run_.eps;
     const double of_mean = ((adds_of_row(run_.columns) + 3) * kU * squares + error) / n + 2 * kU * mean;
-    const double inverse = 1 / std::sqrt(mean);
+    // A sum of squares that no fp32 number holds is infinite, and the row zeros.
+    const bool overflows = squares > static_cast<double>(std::numeric_limits<float>::max());
+    const double inverse = overflows ? 0 : 1 / std::sqrt(mean);
     // Of 1 / root(mean +- of_mean), whichever side is farther.
     const double low = std::max(mean - of_mean, 0x1p-140);
-    const double relative = (1 / std::sqrt(low) - inverse) / inverse + kRoot;
+    const double relative = overflows ? 0 : (1 / std::sqrt(low) - inverse) / inverse + kRoot;
     for (std::int64_t i = first(s); i <= last(s); ++i) {
       const double weight =
           (s.has_weight ? tensor(names.in).at(i - first(s)) : 1) + (s.has_weight && s.adds_one ? 1 : 0);
       const double value = v(i) * inverse * weight;
       const double of_value =
           std::fabs(value) * (relative * 1.01 + 4 * kU) + std::fabs(inverse * weight) * (1 + relative) * e(i);
-      if (s.kind != RowPart::layernorm) {
-        set(i, value, of_value, 0);
-        continue;
-      }
-      const double sum = value + tensor(names.in2).at(i - first(s));
-      set(i, sum, of_value, kU);
+      const bool has_bias = s.kind == RowPart::layernorm;
+      set(i, has_bias ? value + tensor(names.in2).at(i - first(s)) : value, of_value, has_bias ? kU : 0);
     }
   }
 

@@ -219,7 +219,8 @@ class SinkCheck {
     const auto coded = [](double x) {
       return decode_value(ValueType::e4m3, encode_value(ValueType::e4m3, to_float(x)));
     };
-    const double center = row.v[at] / scale, error = row.e[at] / std::fabs(scale) + slack * std::fabs(center);
+    const double center = row.v[at] / scale;
+    const double error = std::isinf(center) ? 0 : row.e[at] / std::fabs(scale) + slack * std::fabs(center);
     Element element = judged({coded(below(center - error)), coded(above(center + error)), coded(center)}, found, 0);
     element.at = {from, i};
     sink.values.add(element);

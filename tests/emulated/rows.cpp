@@ -311,6 +311,31 @@ TEST_CASE("rows: NaN and infinity come out where they went in") {
     }
 }
 
+TEST_CASE("rows: of infinite and of huge numbers comes what the arithmetic makes of them") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kHuge = 3e38;
+  for (const char* const chain :
+       {"sigmoid+f32", "sqrt_softplus+f32", "softmax+f32", "softcap+f32", "rmsnorm+f32", "layernorm+same", "e4m3",
+        "e4m3(row)", "mxfp4+nvfp4", "gate(silu)+f32", "gate(relu,interleaved)+f16", "compress(4)+f32"}) {
+    CAPTURE(std::string(chain));
+    const Rows problem{.dtype = DType::f32, .columns = 128, .chain = parse_row_chain(chain)};
+    Target target(problem, *compiler);
+    const reference::RowsRun run = rows_run(problem, 5);
+    reference::Tensors inputs = rows_inputs(run, Fill::normal, 8);
+    // Each in a row of its own; of an entry's tokens the scores.
+    reference::Tensor& x = inputs.at(has_part(problem.chain, RowPart::compress) ? "scores" : "x");
+    const std::int64_t of_row = x.shape[1];
+    x.set(3, -kInfinity);
+    if (!has_part(problem.chain, RowPart::compress)) {
+      x.set(of_row + 5, kInfinity);
+      x.set(2 * of_row + 7, kHuge);
+      x.set(3 * of_row + 9, -kHuge);
+    }
+    for (const std::string& text : judge(target.device, target.launcher, run, inputs)) FAIL_CHECK(text);
+  }
+}
+
 TEST_CASE("rows: four streams of zeros below zero are one, and its sign is judged") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
