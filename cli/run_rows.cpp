@@ -3,6 +3,7 @@
 
 #include "cli/run_operator.h"
 #include "reference/rows.h"
+#include "spec/rows.h"
 
 namespace tessera::cli {
 
@@ -46,30 +47,41 @@ class RunRows final : public RunOperator {
     };
     const RowChain& chain = plan.problem.as<Rows>().chain;
     const bool is_paged = has_paged_sink(chain), are_heads = has_heads(chain);
-    if (!is_given("rows")) {
-      const auto x = flags.arrays.find("x");
-      const bool has_rows = x != flags.arrays.end() && x->second.shape.size() == (are_heads ? 3 : 2);
-      given.push_back({"rows", !has_rows   ? (flags.is_emulated ? (are_heads ? 39 : 37) : 1029)
-                               : are_heads ? x->second.shape[0] * x->second.shape[1]
-                                           : x->second.shape[0]});
-      if (has_rows && are_heads && !is_given("heads")) given.push_back({"heads", x->second.shape[1]});
+    const auto length = [&](const char* name, std::size_t dimension, std::int64_t otherwise) {
+      const auto array = flags.arrays.find(name);
+      return array == flags.arrays.end() || array->second.shape.size() <= dimension ? otherwise
+                                                                                    : array->second.shape[dimension];
+    };
+    const auto complete = [&](const char* name, std::int64_t value) {
+      if (!is_given(name)) given.push_back({name, value});
+    };
+    const auto size = [&](const char* name, std::int64_t otherwise) {
+      for (const std::vector<GivenSize>* const list :
+           std::initializer_list<const std::vector<GivenSize>*>{&given, &flags.given_sizes})
+        for (const GivenSize& one : *list)
+          if (one.name == name) otherwise = one.value;
+      return otherwise;
+    };
+    const bool has_list = rows::has_named_rows(chain);
+    const std::int64_t usual = flags.is_emulated ? (are_heads ? 39 : 37) : 1029;
+    const std::int64_t of_x =
+        are_heads && length("x", 2, 0) > 0 ? length("x", 0, 0) * length("x", 1, 0) : length("x", 0, usual);
+    complete("rows", has_list ? length(has_part(chain, RowPart::compress) ? "tokens" : "indices", 0, usual) : of_x);
+    if (has_list && flags.arrays.contains("x")) complete("x_rows", length("x", 0, 0));
+    if (are_heads || has_part(chain, RowPart::rope)) {
+      const std::int64_t tokens = length("positions", 0, 0), rows = size("rows", 0);
+      complete("heads", are_heads && length("x", 2, 0) > 0 ? length("x", 1, 1)
+                        : tokens > 0                       ? std::max<std::int64_t>((rows + tokens - 1) / tokens, 1)
+                                                           : 3);
     }
-    if ((are_heads || has_part(chain, RowPart::rope)) && !is_given("heads")) given.push_back({"heads", 3});
     if (has_rope_table(chain) && !is_given("table_rows")) {
       const auto table = flags.arrays.find("rope_table");
       given.push_back({"table_rows", table != flags.arrays.end() ? table->second.shape[0] : 128});
     }
     // Room for all rows and a page that nobody writes.
     if ((is_paged || has_part(chain, RowPart::cache)) && !is_given("pages")) {
-      const auto of = [&](const char* name, std::int64_t otherwise) {
-        for (const std::vector<GivenSize>* const list :
-             std::initializer_list<const std::vector<GivenSize>*>{&given, &flags.given_sizes})
-          for (const GivenSize& size : *list)
-            if (size.name == name) otherwise = size.value;
-        return otherwise;
-      };
-      const std::int64_t page_size = std::max<std::int64_t>(of("page_size", 64), 1);
-      given.push_back({"pages", (of("rows", 0) + page_size - 1) / page_size + 1});
+      const std::int64_t page_size = std::max<std::int64_t>(size("page_size", 64), 1);
+      given.push_back({"pages", (size("rows", 0) + page_size - 1) / page_size + 1});
     }
     return given;
   }

@@ -111,6 +111,33 @@ TEST_CASE("run: of tensors with more than 2^31 elements tiles are compared, wher
   CHECK(run(with_file).code == 3);
 }
 
+TEST_CASE("run: arrays of row operators bring their sizes along") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto file = [&](const std::string& name, const std::string& descr, const std::vector<std::int64_t>& shape) {
+    NpyArray array{descr, shape, {}};
+    array.data.resize(static_cast<std::size_t>(array.count()) * 4);
+    write_npy(machine.terminal.folder.path / (name + ".npy"), array);
+    return name + "=" + (machine.terminal.folder.path / (name + ".npy")).string();
+  };
+  const auto passes = [&](const std::string& chain, const std::string& rows, const std::vector<std::string>& arrays,
+                          const Words& sizes = {}) {
+    Words words{"run", "rows", "--dtype", "f32", "--columns", "64", "--chain", chain, "--device", "emulator"};
+    for (const std::string& array : arrays) words.insert(words.end(), {"--input", array});
+    words.insert(words.end(), sizes.begin(), sizes.end());
+    const Outcome outcome = machine.terminal.run(words);
+    CHECK_MESSAGE(outcome.code == 0, chain, outcome.out, outcome.err);
+    CHECK(outcome.out.find(rows + " of " + rows + " rows") != std::string::npos);
+  };
+  const std::string x = file("x", "<f4", {11, 64});
+  passes("rope+f32", "11", {x, file("positions", "<i4", {11})});
+  passes("rope+f32", "11", {x, file("positions", "<i4", {6})});  // two heads each, the last token one
+  passes("rope+f32", "5", {file("positions", "<i4", {5})}, {"--rows", "5"});
+  passes("gather+f32", "4", {x, file("indices", "<i4", {4})});
+  passes("combine(3,no_weight)+f32", "7", {x, file("indices", "<i4", {7, 3})});
+  passes("compress(2)+f32", "2", {x, file("scores", "<f4", {11, 64}), file("tokens", "<i4", {2, 2})});
+}
+
 TEST_CASE("the page of planted faults lists those that weak inputs do not show") {
   const std::filesystem::path file = std::filesystem::path(TESSERA_SOURCE_DIR) / "docs/mutations.md";
   std::string page = read_text(file);
