@@ -18,6 +18,10 @@ std::string to_initialiser(const RowChain& chain);
 
 namespace tessera::rows {
 
+/// Threads a row, in the order in which they are tried; and columns that a cluster holds.
+inline constexpr int kThreadsOfRow[] = {128, 64, 32, 16, 8, 256, 512, 1024, 2048, 4096, 8192};
+inline constexpr int kMostHeld = kMaxThreads * rows::kMaxCtas * rows::kMaxVectors * rows::kVector;
+
 struct RowsOperator {
   using Problem = Rows;
   using Config = rows::Config;

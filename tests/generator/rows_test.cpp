@@ -480,6 +480,20 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
   CHECK(kernel({{"columns", "131072"}}) == "tessera_rows_sm90a_bf16_c131072_residual_store_rmsnorm_same_t4096x1_ctas4");
   CHECK(kernel({{"columns", "128"}, {"chain", "rope(halves)"}}) ==
         "tessera_rows_sm90a_bf16_c128_rope_halves_same_t8x32");
+  // Few rows of a gate, and some more with a residual, are shared by two CTAs.
+  const auto gated = [&](const char* rows, const char* chain = "gate(silu)+bf16") {
+    return kernel({{"columns", "2048"}, {"chain", chain}, {"rows", rows}});
+  };
+  CHECK(gated("64") == "tessera_rows_sm90a_bf16_c2048_gate_silu_bf16_t256x1_ctas2");
+  CHECK(gated("65") == "tessera_rows_sm90a_bf16_c2048_gate_silu_bf16_t256x1");
+  CHECK(gated("64", "gate(silu)+rmsnorm+bf16").ends_with("_t256x1"));
+  const auto summed = [&](const char* rows) {
+    return kernel({{"columns", "7168"}, {"chain", "residual(store)+rmsnorm+bf16"}, {"rows", rows}});
+  };
+  for (const char* const rows : {"65", "640", "2048"})
+    CHECK(summed(rows) == "tessera_rows_sm90a_bf16_c7168_residual_store_rmsnorm_bf16_t512x1_ctas2");
+  CHECK(summed("64") == "tessera_rows_sm90a_bf16_c7168_residual_store_rmsnorm_bf16_t1024x1_ctas8");
+  CHECK(summed("2049") == "tessera_rows_sm90a_bf16_c7168_residual_store_rmsnorm_bf16_t512x1");
   // More threads than columns are no help, however few rows there are.
   CHECK(kernel({{"columns", "8"}, {"rows", "1"}, {"chain", "rmsnorm+f32"}}) ==
         "tessera_rows_sm90a_bf16_c8_rmsnorm_f32_t8x8");
