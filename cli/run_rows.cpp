@@ -3,7 +3,6 @@
 
 #include "cli/run_operator.h"
 #include "reference/rows.h"
-#include "spec/rows.h"
 
 namespace tessera::cli {
 
@@ -62,7 +61,8 @@ class RunRows final : public RunOperator {
           if (one.name == name) otherwise = one.value;
       return otherwise;
     };
-    const bool has_list = rows::has_named_rows(chain);
+    const bool has_list =
+        has_part(chain, RowPart::gather) || has_part(chain, RowPart::combine) || has_part(chain, RowPart::compress);
     const std::int64_t usual = flags.is_emulated ? (are_heads ? 39 : 37) : 1029;
     const std::int64_t of_x =
         are_heads && length("x", 2, 0) > 0 ? length("x", 0, 0) * length("x", 1, 0) : length("x", 0, usual);
