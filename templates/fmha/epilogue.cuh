@@ -3,6 +3,7 @@
 // store.
 #pragma once
 
+#include "common/transpose_quad.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
 #include "fmha/ring.cuh"
@@ -240,21 +241,6 @@ __device__ __forceinline__ void stage_columns(const Accumulator<C>& output, int 
   }
 }
 
-// Word i of lane t of four becomes word t of lane i. By whole warps.
-__device__ __forceinline__ void transpose_quad(unsigned (&words)[4]) {
-  const unsigned lane = threadIdx.x % 4;
-#pragma unroll
-  for (unsigned bit = 1; bit <= 2; bit *= 2) {
-#pragma unroll
-    for (unsigned i = 0; i < 4; ++i) {
-      if ((i & bit) != 0) continue;
-      const bool is_high = (lane & bit) != 0;
-      const unsigned got = __shfl_xor_sync(0xffffffff, is_high ? words[i] : words[i + bit], static_cast<int>(bit));
-      (is_high ? words[i] : words[i + bit]) = got;
-    }
-  }
-}
-
 // A whole tile's O from registers, each row where it is one of the head's. 16-bit ones leave 16 bytes a lane: four
 // lanes, which have two columns each of eight, exchange those of four such groups.
 template <Config C>
@@ -288,7 +274,7 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         words[j] = ptx::cvt_pack<C.facts.dtype>(output[4 * (i + j) + 2 * r], output[4 * (i + j) + 2 * r + 1]);
-      transpose_quad(words);
+      common::transpose_quad(words);
       if (is_there) ptx::st_global_v4(to + 16 * (i + lane), {words[0], words[1], words[2], words[3]});
     }
     if (!is_there) continue;
