@@ -73,6 +73,11 @@ void add_blocks(I of_step, ScaleMistakes& to) {
          scale_from([](I block) { return block | 1; }, {}));
   to.add("blocks of {} take the scale of the neighbour (places 2i and 2i + 1 exchanged)",
          scale_from([](I block) { return block ^ 1; }, {}));
+  to.add("the four scales of {} in a word are taken in reverse: block 4 i + j takes that of 4 i + 3 - j",
+         [](const OperandSource& o, const Place& at) {
+           const I block = at.k / o.block() ^ 3;  // bytes behind the last one are cleared
+           return block < o.blocks() ? scale_of(o, at.matrix, at.row, block) : 0.0;
+         });
   to.add("blocks of {} take the scale of the block after", scale_from([](I block) { return block + 1; }, {}));
   to.add("blocks of {} take the scale of the block before", scale_from([](I block) { return block - 1; }, {}));
 }
@@ -96,6 +101,11 @@ void add_rows(const OperandSource& o, ScaleMistakes& to) {
                     "holds a scale, or the thread id)",
                     distance),
         scale_from({}, [=](I row) { return row ^ distance; }));
+  for (const I distance : {8, -8})
+    to.add(fmt::format("rows of {{}} take the scales of row r {} 8 within their 32: of the thread {} in the quad "
+                       "(mma.sync: the thread id)",
+                       distance > 0 ? '+' : '-', distance > 0 ? "behind" : "before"),
+           scale_from({}, [=](I row) { return row / 32 * 32 + (row + 32 + distance) % 32; }));
   if (o.form == ScaleForm::plain) return;
   to.add("tiles of 128 rows of scales of {} have changed places in pairs",
          scale_from({}, [](I row) { return row ^ kTileRows; }));
@@ -229,6 +239,12 @@ std::vector<Mistake> value_mistakes(const ProductSteps& s, std::int64_t tile_row
                 const std::int64_t low = k >> bit & 1, high = k >> (bit + 1) & 1;
                 return (k & ~(std::int64_t{3} << bit)) | low << (bit + 1) | high << bit;
               });
+  if (is_block_scaled(o.type))  // else it is no different from d's
+    add("values of {} of rows r and r ^ 8 have changed places, their scales have not (halves of a fragment)",
+        [](const OperandSource& from, const Place& at) {
+          const std::int64_t row = at.row ^ 8;
+          return row < from.rows() ? from.value(at.matrix, row, at.k) : 0.0;
+        });
   if (o.matrices() > 1)
     add("all matrices take the values of the first one of {}",
         [](const OperandSource& from, const Place& at) { return from.value(0, at.row, at.k); });

@@ -187,6 +187,11 @@ class Builder {
         moved(fmt::format("{0} c of d holds what belongs to {0} c - {1}", name, distance), axis,
               [=](std::int64_t i) { return i - distance; });
       }
+      for (const std::int64_t distance : {2, -2})
+        moved(
+            fmt::format("{0} c of d holds what belongs to {0} c {1} 2 within its eight: of the thread {2} in the quad",
+                        name, distance > 0 ? '+' : '-', distance > 0 ? "behind" : "before"),
+            axis, [=](std::int64_t i) { return i / 8 * 8 + (i + 8 + distance) % 8; });
     }
   }
 

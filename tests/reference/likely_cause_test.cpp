@@ -111,6 +111,15 @@ TEST_CASE("likely cause: scales from a wrong place") {
   has(with_scale_of_a([&](I, I i, I block) { return p.a.scale(0, i, block); }),
       "all matrices take the scales of the first one of a");
   has(with_scale_of_a([&](I, I, I) { return 1.0; }), "scales of a do not count");
+  has(with_scale_of_a([&](I m, I i, I block) { return (block ^ 3) < kBlocks ? p.a.scale(m, i, block ^ 3) : 0.0; }),
+      "the four scales of a in a word are taken in reverse");
+  has(with_scale_of_a([&](I m, I i, I block) { return p.a.scale(m, i / 32 * 32 + (i + 8) % 32, block); }),
+      "rows of a take the scales of row r + 8 within their 32: of the thread behind in the quad");
+  has(p.cause_of([&](I m, I i, I j, I k) {
+    const double value = (j ^ 8) < kColumns ? p.b.value(m, j ^ 8, k) : 0.0;
+    return p.a.value(m, i, k) * p.a.scale(m, i, k / 16) * value * p.b.scale(m, j, k / 16);
+  }),
+      "values of b of rows r and r ^ 8 have changed places, their scales have not");
   // The right half of each tile of 128 columns takes the scales of the left one.
   has(p.cause_of([&](I m, I i, I j, I k) {
     return p.a.value(m, i, k) * p.a.scale(m, i, k / 16) * p.b.value(m, j, k) *
@@ -132,6 +141,8 @@ TEST_CASE("likely cause: values from a wrong place, parts of k, results in a wro
       "only the last step of k counts");
   const auto terms = [&](I m, I i, I j, I k) { return p.right(m, i, j, k); };
   has(p.cause([&](I m, I i, I j) { return p.sum(m, i ^ 1, j, terms); }), "row c of d holds what belongs to row c ^ 1");
+  has(p.cause([&](I m, I i, I j) { return p.sum(m, i, j / 8 * 8 + (j + 2) % 8, terms); }),
+      "column c of d holds what belongs to column c + 2 within its eight: of the thread behind in the quad");
   // 8 rows of B 512 bytes apart, where its tile of 64 rows has 1,024: a swizzled row lies 128 bytes from the next one.
   has(p.cause_of([&](I m, I i, I j, I k) {
     const I row = j % 64, byte = k % 256 / 2;
