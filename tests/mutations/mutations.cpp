@@ -104,6 +104,8 @@ const std::map<std::string, const char*>& reasons() {
   static const std::map<std::string, const char*> known = {
       {"wgmma: LBO of B", "no effect on a swizzled operand that is one atom wide"},
       {"drop shfl", "of a merge's tree over 32 parts, of which there are two"},
+      {"drop fence.proxy.async",
+       "of the slot that d leaves by: the fence before its stores ends the reads of operands too, where a map stores"},
       {"drop setmaxnreg", "too few registers are the assembler's matter, not seen in PTX"},
       {"mbarrier.arrive: relaxed",
        "of what lies in Tensor Memory: tcgen05.fence hands it over, and the manual's own patterns arrive relaxed "
@@ -307,6 +309,12 @@ std::vector<Subject> page_subjects(Compiler& compiler) {
            compiler},
           {"gemm mma_kind=mma.f16 tile_m=256 tile_n=64 split_k=1 swap_ab=off stages=2",
            {{"m", 100}, {"n", 136}, {"k", 400}},
+           compiler},
+          {"fmha arch=sm_120a dtype=nvfp4 head_dim=64 mask=causal tile_m=64 tile_n=64 stages=2",
+           {{"batch", 1}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}},
+           compiler},
+          {"gemm arch=sm_120a dtype=nvfp4 tile_m=128 tile_n=128 split_k=1 stages=2",
+           {{"m", 200}, {"n", 136}, {"k", 608}},
            compiler}};
 }
 

@@ -114,9 +114,23 @@ void calm_every_other_row(reference::Tensor& tensor) {
     std::copy_n(calm.bytes.begin() + row * row_bytes, row_bytes, tensor.bytes.begin() + row * row_bytes);
 }
 
+// NVFP4 operands of attention: any lower nibble, a higher one from 1 to 2; as ue4m3 from 1/4 to 2. Nothing for others.
+std::optional<reference::Tensor> make_nvfp4_units(const Plan& plan, const std::string& buffer,
+                                                  const std::vector<std::int64_t>& shape) {
+  const auto* const problem = plan.problem.get_if<Fmha>();
+  if (problem == nullptr || problem->format != BlockFormat::nvfp4) return std::nullopt;
+  if (buffer != "q" && buffer != "k" && buffer != "v") return std::nullopt;
+  reference::Tensor units(DType::u8, shape);
+  const reference::CounterRandom random(5, static_cast<std::uint64_t>(buffer[0]));
+  for (std::size_t i = 0; i < units.bytes.size(); ++i)
+    units.bytes[i] = static_cast<std::byte>(0x28 + random.bits(i) % 0x19);
+  return units;
+}
+
 // Whether it is the first operand of attention, or of a product with a gate.
 bool is_calmed(const Plan& plan, const std::string& buffer) {
-  if (is_attention(plan)) return buffer == "q";
+  if (const auto* const problem = plan.problem.get_if<Fmha>())
+    return buffer == "q" && problem->format != BlockFormat::nvfp4;
   const auto* const product = plan.problem.get_if<Gemm>();
   return product != nullptr && product->gate != Gate::none && buffer == "a";
 }
@@ -184,6 +198,7 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
     reference::fill(tensor, reference::Fill::integer, 5, buffers.pointers.size());
     if (std::optional<reference::Tensor> scales = make_scales(whole, spec.name, size)) tensor = std::move(*scales);
     if (const auto found = of_rows.find(spec.name); found != of_rows.end()) tensor = found->second;
+    if (std::optional<reference::Tensor> units = make_nvfp4_units(whole, spec.name, shape)) tensor = std::move(*units);
     if (is_calmed(whole, spec.name)) calm_every_other_row(tensor);
     if (std::optional<reference::Tensor> indices = make_indices(spec.name, shape, size)) tensor = std::move(*indices);
     const DevicePointer pointer = device.allocate(tensor.bytes.size());
