@@ -84,6 +84,10 @@ struct Cut {
 // Every sequence stands in the row. Another one in its place: step_work.cuh.
 struct AllSequences {
   __device__ __forceinline__ bool has(int /*sequence*/) const { return true; }
+  template <Config C>
+  __device__ __forceinline__ int units_of_one_head(const Params& p, int sequence) const {
+    return units_of_head<C>(p, sequence);
+  }
 };
 
 // A warp's view of the row; all its lanes call together. Each lane knows some sequences that follow each other.
@@ -115,7 +119,7 @@ struct BlockRow {
   }
 
   __device__ __forceinline__ int units_of_one_head(int sequence) const {
-    return sequences.has(sequence) ? units_of_head<C>(p, sequence) : 0;
+    return sequences.template units_of_one_head<C>(p, sequence);
   }
 
   // Where the range of a CTA begins.
@@ -130,11 +134,21 @@ struct BlockRow {
     BlockPlace place;
     place.sequence = lane * sequences_of_lane;
     place.block = index - __shfl_sync(0xffffffff, end - of_lane, lane);
-    int of_head = units_of_one_head(place.sequence);
+    int of_head;
+    if constexpr (owns_rows(C)) {
 #pragma unroll 1
-    while (place.block >= of_head * tile_heads<C>(p)) {
-      place.block -= of_head * tile_heads<C>(p);
-      of_head = units_of_one_head(++place.sequence);
+      for (;; ++place.sequence) {  // one copy of the code that counts: less to compile
+        of_head = units_of_one_head(place.sequence);
+        if (place.block < of_head * tile_heads<C>(p)) break;
+        place.block -= of_head * tile_heads<C>(p);
+      }
+    } else {
+      of_head = units_of_one_head(place.sequence);
+#pragma unroll 1
+      while (place.block >= of_head * tile_heads<C>(p)) {
+        place.block -= of_head * tile_heads<C>(p);
+        of_head = units_of_one_head(++place.sequence);
+      }
     }
     place.head = quotient(place.block, of_head);
     place.block -= place.head * of_head;

@@ -65,6 +65,24 @@ struct DealtSequences {
     const int tiles = tiles_of_head<C>(p, sequence);
     return tiles <= 1 || longest_tile<C>(p, sequence, tiles) > work.most_blocks;
   }
+  // 0 of a sequence that has() leaves out. Where compiles are long by one copy of the code that counts a tile: the
+  // ends, which the longest is one of, come first, so that a sequence that is left out is not counted further.
+  template <Config>
+  __device__ __forceinline__ int units_of_one_head(const Params&, int sequence) const {
+    if constexpr (!owns_rows(C)) return has(sequence) ? units_of_head<C>(p, sequence) : 0;
+    constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // as longest_tile()
+    const int tiles = tiles_of_head<C>(p, sequence);
+    int units = 0, longest = 0;
+#pragma unroll 1
+    for (int i = 0; i < tiles; ++i) {
+      const int of_tile = units_of<C>(p, sequence, i == 0 ? tiles - 1 : i - 1);
+      units += of_tile;
+      if (i >= kEnds) continue;
+      longest = max(longest, of_tile);
+      if (i == kEnds - 1 && tiles > 1 && sequence < work.listed_end && longest <= work.most_blocks) return 0;
+    }
+    return units;
+  }
 };
 
 // Whole tiles go to CTAs in rounds, every second one backwards.
