@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <set>
 
 #include "reference/parallel.h"
@@ -30,14 +32,49 @@ constexpr double kGptOss = 1.702;
 struct Factors {
   double gate = 0, up = 0;
 };
-Factors factors_of(const GemmCheck& check, double gate, double up) {
+double limited(double x, double low, double high) { return x > high ? high : x < low ? low : x; }  // NaN stays NaN
+double activated_gate(const GemmCheck& check, double gate) {
   const double limit = check.facts.gate_limit;
-  if (limit > 0) {  // NaN stays NaN
-    gate = gate > limit ? limit : gate;
-    up = up > limit ? limit : up < -limit ? -limit : up;
+  if (limit > 0) gate = limited(gate, -std::numeric_limits<double>::infinity(), limit);
+  if (check.facts.gate_activation == GateActivation::gpt_oss) return gate / (1 + std::exp(-kGptOss * gate));
+  return activated(activation_of(check.facts.gate_activation), gate);
+}
+double factor_of_up(const GemmCheck& check, double up) {
+  const double limit = check.facts.gate_limit;
+  if (limit > 0) up = limited(up, -limit, limit);
+  return check.facts.gate_activation == GateActivation::gpt_oss ? up + 1 : up;
+}
+Factors factors_of(const GemmCheck& check, double gate, double up) {
+  return {activated_gate(check, gate), factor_of_up(check, up)};
+}
+
+/// The most that a function which falls to its one least value at `least` and rises from there moves within `error` of
+/// x. Far below, and behind a limit, that is much less than its steepest slope makes of the error.
+template <class Function>
+double moved_by(const Function& function, double x, double error, std::optional<double> least, double steepest) {
+  if (!std::isfinite(x) || !std::isfinite(error)) return steepest * error;
+  const double at = function(x);
+  double most = std::max(std::fabs(function(x - error) - at), std::fabs(function(x + error) - at));
+  if (least && std::fabs(*least - x) < error) most = std::max(most, std::fabs(function(*least) - at));
+  return std::min(most, steepest * error);
+}
+/// Where an activated gate is least.
+double least_gate(GateActivation gate) {
+  switch (gate) {
+    case GateActivation::gpt_oss:
+      return -1.2784645 / kGptOss;
+    case GateActivation::gelu:
+      return -0.7517916;
+    case GateActivation::gelu_tanh:
+      return -0.7524614;
+    default:
+      return -1.2784645;
   }
-  if (check.facts.gate_activation == GateActivation::gpt_oss) return {gate / (1 + std::exp(-kGptOss * gate)), up + 1};
-  return {activated(activation_of(check.facts.gate_activation), gate), up};
+}
+/// What is made of a sum's error on the average: as the most that is made of the largest, but that a bend within it may
+/// come earlier.
+double slope_of(double moved, double error, double steepest) {
+  return error > 0 ? std::min(steepest, 1.2 * moved / error) : steepest;
 }
 
 RowValue gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& in, double bias, double bias_up) {
@@ -56,14 +93,19 @@ RowValue gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& 
   const double of_argument = is_gpt_oss ? kU * std::fabs(argument)
                              : is_silu  ? 0
                                         : activation_error(activation_of(in.check.facts.gate_activation), argument);
-  const double s_error = slope * x_error + of_argument + (is_silu ? 16 * kU * std::fabs(s) + 0x1p-126 : 0);
-  const double y_error = up_error + (is_gpt_oss ? kU * std::fabs(y) : 0);
+  const double s_moved = moved_by([&](double gate_sum) { return activated_gate(in.check, gate_sum); }, x, x_error,
+                                  least_gate(in.check.facts.gate_activation), slope);
+  const double y_moved =
+      moved_by([&](double sum) { return factor_of_up(in.check, sum); }, up_sum, up_error, std::nullopt, 1);
+  const double s_error = s_moved + of_argument + (is_silu ? 16 * kU * std::fabs(s) + 0x1p-126 : 0);
+  const double y_error = y_moved + (is_gpt_oss ? kU * std::fabs(y) : 0);
   RowValue v;
   v.value = s * y;
   v.error = std::fabs(y) * s_error + std::fabs(s) * y_error + s_error * y_error + kU * std::fabs(v.value);
-  const double of_gate = slope * std::fabs(y * in.check.alpha), of_up = std::fabs(s * in.alpha_up);
-  const double roundings = 25 * kU * std::fabs(v.value) + std::fabs(y) * (of_argument + slope * adding * std::fabs(x)) +
-                           std::fabs(s) * adding * std::fabs(up_sum);
+  const double of_x = slope_of(s_moved, x_error, slope), of_up_sum = slope_of(y_moved, up_error, 1);
+  const double of_gate = of_x * std::fabs(y * in.check.alpha), of_up = of_up_sum * std::fabs(s * in.alpha_up);
+  const double roundings = 25 * kU * std::fabs(v.value) + std::fabs(y) * (of_argument + of_x * adding * std::fabs(x)) +
+                           std::fabs(s) * of_up_sum * adding * std::fabs(up_sum);
   const double together = of_gate * gate.systematic + of_up * up.systematic;
   v.square = of_gate * of_gate * gate.square + of_up * of_up * up.square + roundings * roundings + together * together;
   return v;

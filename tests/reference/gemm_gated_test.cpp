@@ -105,6 +105,33 @@ TEST_CASE("gates: the verdict takes fp32's roundings and no other number") {
   CHECK_FALSE(verdict(1.7F).pass);
 }
 
+// Sums of 8-bit numbers err by more than a limit, but what is clamped errs by nothing.
+TEST_CASE("gates: behind a limit, and far below, a sum's error does not count") {
+  constexpr std::int64_t kRows = 4, kColumns = 16, kDepth = 512;
+  Tensor a(DType::e4m3, {1, kRows, kDepth}), b(DType::e4m3, {1, 2 * kColumns, kDepth});
+  for (std::int64_t i = 0; i < kRows * kDepth; ++i) a.set(i, 8);
+  for (std::int64_t i = 0; i < 2 * kColumns * kDepth; ++i) b.set(i, i / kDepth == 3 ? -8 : 8);  // column 3's gate
+  GemmCheck check;
+  check.facts.gate = Gate::interleaved;
+  check.facts.interleave = 8;
+  check.facts.gate_limit = 7;
+  for (const GateActivation gate : {GateActivation::silu, GateActivation::gpt_oss, GateActivation::gelu_tanh}) {
+    check.facts.gate_activation = gate;
+    const auto verdict = [&](double factor, double far_below) {
+      Tensor d(DType::f32, {1, kRows, kColumns});
+      for (std::int64_t i = 0; i < kRows * kColumns; ++i)
+        d.set(i, i % kColumns == 3 ? far_below : factor * gated_value(check, 1e4, 1e4));
+      return check_plain_or_gated({a.view(), b.view(), {}, {}}, d.view(), check);
+    };
+    const Comparison right = verdict(1, 0);
+    CHECK(right.pass);
+    CHECK(right.rel_bound < 1e-2);
+    CHECK_FALSE(verdict(1.05, 0).pass);
+    // tanh.approx errs by so much of its argument.
+    if (gate != GateActivation::gelu_tanh) CHECK_FALSE(verdict(1, 0.5).pass);
+  }
+}
+
 TEST_CASE("quantised products: rows that were never written are found where rows are sampled") {
   for (const BlockFormat format : {BlockFormat::nvfp4, BlockFormat::mxfp4, BlockFormat::mxfp8_e4m3}) {
     CAPTURE(value_bits(format));
