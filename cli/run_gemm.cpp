@@ -175,8 +175,7 @@ class RunGemm final : public RunOperator {
       weights = decoded_weights(plan, inputs, flags);
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
-      check.k_groups =
-          plan.mma_kind == "mma.f16" ? direct_k_groups(tiles.tile_n) : weight_k_groups(tiles.tile_m, tiles.tile_n);
+      check.k_groups = tiles.k_groups;
     }
     reference::GemmInputs views{
         operand_view(inputs.at("a"), facts.a_layout),

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 #include "generator/words.h"
+#include "spec/packed_weights.h"
 #include "tessera/error.h"
 
 namespace tessera {
@@ -58,6 +60,11 @@ ProductTiles product_tiles(const Plan& plan) {
     std::swap(tiles.tile_m, tiles.tile_n);
     std::swap(tiles.cluster_m, tiles.cluster_n);
   }
+  if (plan.family != "weights") return tiles;
+  const auto consumer =
+      std::find_if(plan.roles.begin(), plan.roles.end(), [](const RolePlan& role) { return role.name == "consumer"; });
+  tiles.k_groups = plan.mma_kind == "mma.f16" ? consumer->warps * kWeightRows / std::max(tiles.tile_n, kWeightRows)
+                                              : weight_k_groups(tiles.tile_m, tiles.tile_n);
   return tiles;
 }
 

@@ -44,7 +44,8 @@ struct ProductTiles {
   int tile_n = 0;  // columns
   int cluster_m = 1;
   int cluster_n = 1;
-  int split_k = 1;  // CTAs that share the K of a tile
+  int split_k = 1;   // CTAs that share the K of a tile
+  int k_groups = 1;  // of their warps: steps of K in turn, each with sums of its own
 
   TESSERA_HD friend constexpr bool operator==(const ProductTiles&, const ProductTiles&) = default;
 };

@@ -135,7 +135,7 @@ class GemmRun {
                     : reference::decode_packed_weights(weights_of(), buffers_.at("b").view, n, k);
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
-      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
+      check.k_groups = tiles.k_groups;
     }
     reference::GemmInputs in{
         operand("a", facts.a_layout), has_packed_weights() ? weights.view() : operand("b", facts.b_layout), {}, {}};

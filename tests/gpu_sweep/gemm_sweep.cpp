@@ -1,7 +1,7 @@
-// Random matrix products on the GPU against float64: types x layouts x epilogues x groups and lists of rows, each with
-// the planner's choice and with pinned tiles (gemm_sweep_problems.cpp), N random shapes each (0 to --max-extent,
-// ragged, padded pitches, batches, in-place c). Outputs, and the gaps between their rows, are poisoned before each of
-// two runs, whose bytes must agree; gaps must stay poisoned.
+// Random matrix products on the GPU against float64: types x layouts x epilogues x factors of d x groups and lists of
+// rows, each with the planner's choice and with pinned tiles (gemm_sweep_problems.cpp), N random shapes each (0 to
+// --max-extent, ragged, padded pitches, batches, in-place c). Outputs, and the gaps between their rows, are poisoned
+// before each of two runs, whose bytes must agree; gaps must stay poisoned.
 //
 //   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--only mma_kind=mma.f16] [--report FILE]
 //
@@ -192,6 +192,11 @@ class Sweep {
           {memory.host.bytes.data(), DType::f32, {l, rows, k_blocks}, {stride_l, stride_row, stride_k}},
           block == ScaleBlock::square ? kScaleBlock : 1};
     }
+    /// As rows of what lies side by side.
+    Matrix matrix() const {
+      return stride_row == 1 ? Matrix{l, k_blocks, rows, stride_k, stride_l}
+                             : Matrix{l, rows, k_blocks, stride_row, stride_l};
+    }
   };
 
   void one(const Gemm& p, const GemmKernel& kernel) {
@@ -286,18 +291,28 @@ class Sweep {
     arguments.sfb_stride_n = sfb.stride_row;
     arguments.sfb_stride_k = sfb.stride_k;
     arguments.sfb_stride_l = sfb.stride_l;
+    Factors sfd(*this, facts.d_scale_block, l_of_d, m, columns);
+    if (facts.d_scale_block != ScaleBlock::none) {
+      arguments.sfd = sfd.memory.pointer;
+      arguments.sfd_stride_m = sfd.stride_row;
+      arguments.sfd_stride_n = sfd.stride_k;
+      if (!is_one) arguments.sfd_stride_l = sfd.stride_l;
+    }
     const std::vector<std::byte> initial = is_in_place ? over_poison(c, of_c) : std::vector<std::byte>();
     const auto launch = [&] {
       if (is_in_place && !initial.empty())
         device_.copy_to_device(d.pointer, initial.data(), initial.size());
       else if (!d.host.bytes.empty())
         device_.set_bytes(d.pointer, reference::kPoisonByte, d.host.bytes.size());
+      if (!sfd.memory.host.bytes.empty())
+        device_.set_bytes(sfd.memory.pointer, reference::kPoisonByte, sfd.memory.host.bytes.size());
       kernel.launch(device_, Stream{}, arguments);
       device_.synchronize();
       d.download();
+      sfd.memory.download();
     };
     launch();
-    const std::vector<std::byte> first = d.host.bytes;
+    const std::vector<std::byte> first = d.host.bytes, first_factors = sfd.memory.host.bytes;
     launch();
     check.facts = facts;
     // Widened, 8-bit types sum as 16-bit ones do.
@@ -307,8 +322,9 @@ class Sweep {
       decoded = reference::decode_packed_weights(weights, packed.view(), n, k);
       check.sums = reference::TensorSums{};
       check.sums->step = kWeightDepth;
-      check.k_groups = weight_k_groups(tiles.tile_m, tiles.tile_n);
+      check.k_groups = tiles.k_groups;
     }
+    if (facts.d_scale_block != ScaleBlock::none) check.sfd = sfd.view()->factors;
     check.split_k = tiles.split_k;
     check.tile_m = tiles.tile_m;
     check.tile_n = tiles.tile_n;
@@ -332,8 +348,11 @@ class Sweep {
                               : std::nullopt);
     rows_ += result.rows_checked;
     if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
-    if (d.host.bytes != first) result.problems.emplace_back("another launch with the same inputs gave other bits");
+    if (d.host.bytes != first || sfd.memory.host.bytes != first_factors)
+      result.problems.emplace_back("another launch with the same inputs gave other bits");
     if (!are_gaps_poisoned(d, of_d)) result.problems.emplace_back("memory between the rows of d was written");
+    if (m > 0 && columns > 0 && !are_gaps_poisoned(sfd.memory, sfd.matrix()))
+      result.problems.emplace_back("memory between the factors of d was written");
     if (result.problems.empty()) return;
     ++failures_;
     fmt::print("FAIL {}: m {} n {} k {} l {}, lda {} ldb {} ldc {} ldd {}, alpha {} beta {}\n  {}\n",

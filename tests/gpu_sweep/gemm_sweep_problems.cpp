@@ -78,11 +78,54 @@ void add_gates(std::vector<Gemm>& list) {
         }
 }
 
+/// An e4m3 d with factors of its blocks: every type of operands, groups, gates, lists of rows, epilogues in turn.
+void add_factors_of_d(std::vector<Gemm>& list) {
+  constexpr int kTiles[][3] = {// tile_m, tile_n, interleave
+                               {0, 0, 8},
+                               {128, 128, 8},
+                               {64, 256, 16},
+                               {64, 128, 8},
+                               {128, 256, 64}};
+  constexpr GateActivation kGates[] = {GateActivation::gpt_oss, GateActivation::silu, GateActivation::gelu};
+  std::size_t turn = 0;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::e4m3, DType::e5m2})
+    for (const Grouping grouping : {Grouping::none, Grouping::contiguous, Grouping::masked})
+      for (const ScaleBlock b_block : {ScaleBlock::none, ScaleBlock::square, ScaleBlock::of_row})
+        for (const bool is_gated : {false, true}) {
+          if (b_block != ScaleBlock::none && dtype_bytes(dtype) == 2) continue;
+          const auto& tile = kTiles[turn % std::size(kTiles)];
+          Gemm p{.dtype = dtype, .d_dtype = DType::e4m3, .grouping = grouping, .b_scale_block = b_block};
+          if (b_block != ScaleBlock::none) p.a_scale_block = ScaleBlock::of_row;
+          p.d_scale_block = ScaleBlock::of_row;
+          p.d_scale_values = turn % 2 == 0 ? ScaleValues::any : ScaleValues::pow2;
+          p.bias = turn % 3 == 0 ? Bias::none : grouping != Grouping::none ? Bias::group : Bias::column;
+          if (is_gated) {
+            p.gate = Gate::interleaved;
+            p.interleave = tile[2];
+            p.gate_activation = kGates[turn / 2 % std::size(kGates)];
+            p.gate_limit = turn % 4 == 1 ? 7 : 0;
+          } else {
+            p.c = turn % 4 == 2 ? Addend::matrix : Addend::none;
+            p.activation = turn % 5 == 3 ? Activation::silu : Activation::none;
+          }
+          // A gate leaves half of a tile's columns.
+          if (tile[0] != 0) p.tile_m = tile[0];
+          if (tile[1] != 0) p.tile_n = is_gated ? 256 : b_block == ScaleBlock::none ? tile[1] : 128;
+          ++turn;
+          list.push_back(p);
+          if (grouping != Grouping::contiguous) continue;
+          p.gather = Gather::rows;
+          list.push_back(p);
+        }
+}
+
 /// Weights of four bits, with epilogues and tiles in turn.
 void add_weights(std::vector<Gemm>& list) {
-  constexpr int kTiles[][3] = {// tile_m, tile_n, split_k
-                               {0, 0, 0},    {16, 64, 1},  {16, 64, 2},   {16, 128, 3},  {32, 128, 1},  {32, 256, 2},
-                               {16, 256, 4}, {64, 128, 2}, {128, 256, 1}, {192, 128, 1}, {256, 128, 1}, {96, 64, 1}};
+  constexpr int kTiles[][4] = {// tile_m, tile_n, split_k, mma.f16
+                               {0, 0, 0, 0},     {16, 64, 1, 0},  {16, 64, 2, 0},  {16, 128, 3, 0},  {32, 128, 1, 0},
+                               {32, 256, 2, 0},  {16, 256, 4, 0}, {64, 128, 2, 0}, {128, 256, 1, 0}, {192, 128, 1, 0},
+                               {256, 128, 1, 0}, {96, 64, 1, 0},  {8, 128, 1, 1},  {8, 256, 3, 1},   {16, 128, 2, 1},
+                               {16, 256, 1, 1},  {8, 64, 2, 1},   {32, 128, 1, 1}};
   struct Weights {
     DType dtype;
     std::optional<BlockFormat> format;
@@ -118,6 +161,7 @@ void add_weights(std::vector<Gemm>& list) {
         p.tile_m = tile[0];
         p.tile_n = tile[1];
         p.split_k = tile[2];
+        p.mma_kind = tile[3] != 0 ? MmaKind::mma_f16 : MmaKind::wgmma_f16;
       }
       list.push_back(p);
     }
@@ -290,6 +334,7 @@ std::vector<Gemm> gemm_sweep_problems() {
   }
   add_groups(list);
   add_gates(list);
+  add_factors_of_d(list);
   add_mma(list);
   add_weights(list);
   add_weight_groups(list);
