@@ -3,9 +3,10 @@
 // --max-extent, ragged, padded pitches, batches, in-place c). Outputs, and the gaps between their rows, are poisoned
 // before each of two runs, whose bytes must agree; gaps must stay poisoned.
 //
-//   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--only mma_kind=mma.f16] [--report FILE]
+//   gemm_sweep [--shapes N] [--seed S] [--max-extent 600] [--only mma_kind=mma.f16] [--report FILE] [--emulate]
 //
-// Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here.
+// Exit code 0: all pass; 1: a mismatch (printed with everything that reproduces it); 77: no GPU here. --emulate: in the
+// emulator, for those who change this program.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,6 +29,7 @@
 #include "reference/packed_weights.h"
 #include "reference/poison.h"
 #include "tessera/cuda_device.h"
+#include "tessera/emulator/device.h"
 #include "tessera/jit.h"
 #include "tests/gpu_sweep/gemm_sweep_problems.h"
 
@@ -43,6 +45,7 @@ struct Settings {
   std::int64_t max_extent = 600;
   std::string report;
   std::vector<std::string> only;  ///< fields of the problems that are run, KEY=WORD
+  bool is_emulated = false;
 };
 
 /// Device memory of one operand, with a host copy.
@@ -299,6 +302,7 @@ class Sweep {
       if (!is_one) arguments.sfd_stride_l = sfd.stride_l;
     }
     const std::vector<std::byte> initial = is_in_place ? over_poison(c, of_c) : std::vector<std::byte>();
+    std::vector<Finding> findings;
     const auto launch = [&] {
       if (is_in_place && !initial.empty())
         device_.copy_to_device(d.pointer, initial.data(), initial.size());
@@ -307,7 +311,7 @@ class Sweep {
       if (!sfd.memory.host.bytes.empty())
         device_.set_bytes(sfd.memory.pointer, reference::kPoisonByte, sfd.memory.host.bytes.size());
       kernel.launch(device_, Stream{}, arguments);
-      device_.synchronize();
+      for (const Finding& finding : device_.synchronize()) findings.push_back(finding);
       d.download();
       sfd.memory.download();
     };
@@ -348,10 +352,11 @@ class Sweep {
                               : std::nullopt);
     rows_ += result.rows_checked;
     if (result.rel_bound > 0) worst_ = std::max(worst_, result.rel_error / result.rel_bound);
+    for (const Finding& finding : findings) result.problems.push_back(finding.name + ": " + finding.message);
     if (d.host.bytes != first || sfd.memory.host.bytes != first_factors)
       result.problems.emplace_back("another launch with the same inputs gave other bits");
     if (!are_gaps_poisoned(d, of_d)) result.problems.emplace_back("memory between the rows of d was written");
-    if (m > 0 && columns > 0 && !are_gaps_poisoned(sfd.memory, sfd.matrix()))
+    if (!sfd.memory.host.bytes.empty() && m > 0 && columns > 0 && !are_gaps_poisoned(sfd.memory, sfd.matrix()))
       result.problems.emplace_back("memory between the factors of d was written");
     if (result.problems.empty()) return;
     ++failures_;
@@ -382,8 +387,13 @@ int main(int argc, char** argv) {
   app.add_option("--max-extent", settings.max_extent, "longest m, n and k");
   app.add_option("--only", settings.only, "only problems with these fields: KEY=WORD ...");
   app.add_option("--report", settings.report, "file for the table, Markdown");
+  app.add_flag("--emulate", settings.is_emulated, "in the emulator");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (settings.is_emulated) {
+      emulator::EmulatedDevice device(emulator::DeviceOptions{.num_sms = 8});
+      return Sweep(device, settings).run() == 0 ? 0 : 1;
+    }
     if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
       fmt::print("skipped: {}\n", reason);
       return 77;
