@@ -5,7 +5,7 @@ Random normal rows; the chains of `rows` write the caches. Every query lists --t
 empty the L2; events; medians. Two queries' o are compared with float64 attention over the bf16 rows that were written: at most 5e-3 apart for rows, 4e-2
 for e4m3 with its three bits of fraction, 0.12 for e2m1 with one. FLOPs are 2 heads queries topk (head_dim + 512). "of the read": the time in which as many bytes as are
 gathered (once for each query) pass through plain_read.cu, over ours. FlashMLA (flash_mla) stands beside where it can be imported: its sparse decode of the same
-cache of 656 bytes, and its sparse prefill of the same bf16 rows where one sequence has all queries; its o is compared with float64 likewise.
+caches of 656 and 584 bytes, and its sparse prefill of the same bf16 rows where one sequence has all queries; its o is compared with float64 likewise.
 
   python3 bench/peers/sparse_attention.py --library build/bench/peers/libtessera_peer_shim.so [--heads 128,64,16] [--cases 128x1,128x2,1x4096]
       [--caches rows,mla_656,mla_584,mla_384] [--topk 2048] [--rows 524288] [--repeat 15] [--output FILE]
@@ -62,9 +62,9 @@ def theirs(cache, q, rows, keys, indices):
     scale = head_dim ** -0.5
     if flash_mla is None or heads < 64:
         return None
-    if cache == "mla_656":
+    if cache in ("mla_656", "mla_584"):
         metadata, _ = flash_mla.get_mla_metadata()
-        pool = keys.view(-1, PAGE, 1, BYTES[cache]).view(torch.float8_e4m3fn)
+        pool = keys[:, :PAGE * BYTES[cache]].view(torch.float8_e4m3fn).unflatten(1, (PAGE, 1, BYTES[cache]))
         return lambda: flash_mla.flash_mla_with_kvcache(q, pool, None, None, 512, metadata, None, scale, is_fp8_kvcache=True, indices=indices)[0]
     if cache == "rows" and batch == 1:
         flat = indices.view(queries, 1, -1)
