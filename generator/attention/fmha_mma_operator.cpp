@@ -10,6 +10,7 @@
 #include "generator/attention/fmha_choice.h"
 #include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_mma_cost.h"
+#include "generator/attention/fmha_slots.h"
 #include "generator/candidates.h"
 #include "generator/words.h"
 #include "tessera/error.h"
@@ -154,7 +155,7 @@ std::string FmhaMmaOperator::merit(const Config& config, const Fmha& problem) {
     text += text.empty() ? "modelled (never measured) at " : ", ";
     text += modelled_text(cost_sheet(device, cost.us, cost.work), cost.tensor_share);
   }
-  return text;
+  return text + slots_text(config, most_slots(config));
 }
 
 std::vector<CostSheet> FmhaMmaOperator::costs(const Config& config, const Fmha& problem) {

@@ -20,6 +20,7 @@
 #include "generator/attention/fmha_cost.h"
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_slots.h"
 #include "generator/attention/fmha_tile_cost.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
@@ -319,7 +320,9 @@ double FmhaOperator::most_score(const Config& config, const Fmha& problem) {
 
 std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
   const Fmha problem = fmha_of_one_sequence(asked);
-  if (has_fmha_cost(problem)) return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem)));
+  if (has_fmha_cost(problem))
+    return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem))) +
+           slots_text(config, most_slots(config));
   std::string text;
   if (config == default_of(config, problem.seqlen_k)) {
     text = fmt::format("the default for head_dim {}", head_dims_text(config.facts.head_dim, config.facts.head_dim_v));
@@ -329,7 +332,7 @@ std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
   }
   const double useful = useful_work(config, problem);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
-  return text;
+  return text + slots_text(config, most_slots(config));
 }
 
 std::string FmhaOperator::label(const Config& config) {

@@ -16,6 +16,7 @@
 
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_slots.h"
 #include "generator/attention/fmha_tile_cost.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
@@ -237,7 +238,8 @@ std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem
                                 : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
   const double useful = useful_work(config, of_one_sequence(problem));
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
-  return text;
+  const int slots = widens_keys(config.facts) ? fmha_tcgen05::load_stages(config) : most_slots(config);
+  return text + slots_text(config, slots);
 }
 
 std::string FmhaTcgen05Operator::label(const Config& config) {

@@ -100,6 +100,31 @@ TEST_CASE("keys in pages: buffers, maps and sizes of a launch") {
   CHECK(rule(ragged, "v_stride_seqlen must be a multiple of 8 (16 bytes)"));
 }
 
+TEST_CASE("keys in pages: a plan says what a block has in memory, and how many slots of it fit") {
+  const auto said = [](Fields fields) {
+    fields.insert(
+        fields.end(),
+        {{"kv_layout", "paged"}, {"page_size", "64"}, {"heads_q", "32"}, {"heads_kv", "8"}, {"seqlen_q", "1"}});
+    const std::string reason = make_plan(problem_of("fmha", fields)).reason;
+    const std::size_t begin = std::min(reason.find("a block of "), reason.size());
+    return reason.substr(begin, reason.find(';', begin) - begin);
+  };
+  using Field = Fields::value_type;
+  const Field nvfp4{"kv_format", "nvfp4"}, mxfp8{"kv_format", "mxfp8"}, e4m3{"kv_dtype", "e4m3"};
+  const Field mma{"mma_kind", "mma.f16"}, tcgen05{"arch", "sm_100a"}, consumer{"arch", "sm_120a"};
+  CHECK(said({mma}) == "a block of 64 keys has 32,768 bytes of K and V in memory, and 6 slots of it fit");
+  CHECK(said({mma, e4m3}) == "a block of 64 keys has 16,384 bytes of K and V in memory, and 8 slots of it fit");
+  CHECK(said({mma, mxfp8}) == "a block of 64 keys has 16,896 bytes of K and V in memory, and 8 slots of it fit");
+  CHECK(said({mma, nvfp4}) == "a block of 64 keys has 9,216 bytes of K and V in memory, and 8 slots of it fit");
+  CHECK(said({tcgen05}) == "a block of 128 keys has 65,536 bytes of K and V in memory, and 3 slots of it fit");
+  CHECK(said({tcgen05, nvfp4}) == "a block of 128 keys has 18,432 bytes of K and V in memory, and 3 slots of it fit");
+  CHECK(said({consumer}) == "a block of 64 keys has 32,768 bytes of K and V in memory, and 2 slots of it fit");
+  CHECK(said({consumer, mxfp8}) == "a block of 64 keys has 16,896 bytes of K and V in memory, and 5 slots of it fit");
+  CHECK(said({consumer, {"head_dim", "256"}, nvfp4}) ==
+        "a block of 64 keys has 18,432 bytes of K and V in memory, and 3 slots of it fit");
+  CHECK(make_plan(problem_of("fmha", {})).reason.find("a block of ") == std::string::npos);
+}
+
 TEST_CASE("keys with scales: what is refused, and why; what a launch takes") {
   for (const char* const arch : {"sm_90a", "sm_100a", "sm_120a"}) {
     const auto of_arch = [&](Fields more) {
