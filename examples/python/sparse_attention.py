@@ -5,7 +5,8 @@
 
 Caches are written first: entries of 584 bytes (448 e4m3, 64 bf16 that RoPE turned, 7 powers of two) and the indexer's rows of 132 (e4m3) and of 68
 (e2m1 with a power of two for 32). A step is five launches: the indexer's query in e4m3 or in MXFP4, scores of all entries, the best of each query as places in pages, attention over these and a window with a sink,
-and the inverse RoPE with quantising; it runs with either indexer. What is compared: the chosen entries with those of exact scores (recall), o of the entries that were chosen.
+and the inverse RoPE with quantising; it runs with either indexer. What is compared: the chosen entries with those that float64 chooses by the same codes (they must agree), and with those of exact scores (recall, which says what
+the codes lose: of 512 out of 16,384 FP4 finds 84 %, however it is computed); o of the entries that were chosen.
 """
 
 import argparse
@@ -16,8 +17,10 @@ import tessera
 
 PAGE, LATENT, ROTATED, INDEX = 64, 512, 64, 128
 WRITE_ENTRY = "rmsnorm+rope(448..511)+mla_584"
-# Of an indexer: the chain of its query and that of its cache's rows, bytes of a head's codes, the least recall.
-INDEXERS = {"e4m3": ("e4m3", "indexer_132", INDEX, 0.9), "mxfp4": ("mxfp4", "indexer_68", INDEX // 2, 0.85)}
+# Of an indexer: the chain of its query and that of its cache's rows, bytes of a head's codes.
+INDEXERS = {"e4m3": ("e4m3", "indexer_132", INDEX), "mxfp4": ("mxfp4", "indexer_68", INDEX // 2)}
+LEAST_RECALL, LEAST_AGREEMENT, LEAST_COSINE = 0.9, 0.99, 0.998  # recall: of e4m3
+E2M1 = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 
 def turned(x, positions, columns=ROTATED):
@@ -68,10 +71,11 @@ class Problem:
 
 
 def step(p, on, run, multiply, index_format):
-    """on: an array of the host where the kernels' tensors are; run: device= of every call. Returns y, its scales, the places and o."""
+    """on: an array of the host where the kernels' tensors are; run: device= of every call. Returns y, its scales, the places, and what chose them: the query's codes and
+    their scales, and the indexer's cache."""
     at = dict(page_size=PAGE, **run)
     cache = tessera.rows(on(p.entries), WRITE_ENTRY, weight=on(p.weight), positions=on(p.place), slots=on(p.slots), pages=p.pages, eps=1e-6, **at)["cache"]
-    quantised, index_rows, bytes_of_head, _ = INDEXERS[index_format]
+    quantised, index_rows, bytes_of_head = INDEXERS[index_format]
     turn = "rope(64..127)+hadamard(128)+"
     index_cache = tessera.rows(on(p.index_keys), turn + index_rows, positions=on(p.place), slots=on(p.slots), pages=p.pages, **at)["cache"]
     pages = -(-p.window // PAGE)
@@ -112,7 +116,7 @@ def step(p, on, run, multiply, index_format):
         **run,
     )["o"]
     made = tessera.rows(o.reshape(p.batch * p.heads, LATENT), "rope(448..511,inverse)+e4m3", positions=position, heads=p.heads, **run)
-    return made["y"], made["y_scales"], chosen
+    return made["y"], made["y_scales"], chosen, (codes["y"], codes["y_scales"], index_cache)
 
 
 def exact_scores(p):
@@ -124,8 +128,30 @@ def exact_scores(p):
     ]
 
 
+def decoded(codes, scales, index_format):
+    """Rows of codes (u8) in float64, times a scale of a row, or of 32 columns."""
+    if index_format == "e4m3":
+        import ml_dtypes
+
+        return codes.view(ml_dtypes.float8_e4m3fn).astype(numpy.float64) * scales.view(numpy.float32)
+    values = numpy.stack([E2M1[codes & 15], E2M1[codes >> 4]], -1).reshape(len(codes), INDEX)
+    return values * numpy.repeat(2.0 ** (scales.astype(numpy.float64) - 127), 32, -1)
+
+
+def scores_of_codes(p, index_format, codes, scales, cache, sequences=4):
+    """Of the first sequences, float64: what the indexer's scores are, but for rounding."""
+    row = INDEXERS[index_format][2]
+    q = decoded(codes.reshape(-1, row), scales.reshape(p.batch * p.index_heads, 4), index_format).reshape(p.batch, p.index_heads, INDEX)
+    found = []
+    for b in range(min(p.batch, sequences)):
+        pages = cache[p.block_table[b]].reshape(p.max_pages, -1)
+        keys = decoded(pages[:, : PAGE * row].reshape(-1, row), pages[:, PAGE * row :].reshape(-1, 4), index_format)[: p.lengths[b]]
+        found.append(p.index_weights[b].astype(numpy.float64) @ numpy.maximum(q[b] @ keys.T, 0))
+    return found
+
+
 def recall_of(p, chosen, scores):
-    """The share of the entries with the largest exact scores that were chosen."""
+    """The share of the entries with the largest of these scores that were chosen."""
     found = wanted = 0
     for b, of_sequence in enumerate(scores):
         best = numpy.argsort(-of_sequence, kind="stable")[: p.top_k]
@@ -171,24 +197,33 @@ def main() -> int:
 
         def back(tensor):
             return tensor.float().cpu().numpy() if tensor.dtype != torch.int32 else tensor.cpu().numpy()
+
+        def bytes_of(tensor):
+            return tensor.contiguous().view(torch.uint8).cpu().numpy()
     else:
         on, run, multiply = (lambda array: array), {"device": tessera.Emulator(detects_races=True)}, numpy.multiply
 
         def back(array):
             return numpy.asarray(array).astype(numpy.int32 if array.dtype == numpy.int32 else numpy.float32)
 
+        def bytes_of(array):
+            return numpy.ascontiguousarray(array).view(numpy.uint8)
+
     is_right = True
     for kind in ("normal", "heavy-tailed", "outlier channels"):
         p = Problem(random, *shape, kind)
         exact = exact_scores(p)
-        for index_format, (*_, least_recall) in INDEXERS.items():
-            y, scales, chosen = (back(tensor) for tensor in step(p, on, run, multiply, index_format))
+        for index_format in INDEXERS:
+            y, scales, chosen, index = step(p, on, run, multiply, index_format)
+            y, scales, chosen = back(y), back(scales), back(chosen)
             o = y.reshape(p.batch, p.heads, LATENT).astype(numpy.float64) * numpy.repeat(scales.reshape(p.batch, p.heads, -1), 128, -1)
+            agreement = recall_of(p, chosen, scores_of_codes(p, index_format, *map(bytes_of, index)))
             reference, recall = expected(p, chosen), recall_of(p, chosen, exact)
             cosine = (o * reference).sum() / numpy.sqrt((o**2).sum() * (reference**2).sum())
             of = f"{p.batch} sequences, {p.top_k} entries of up to {shape[3]}"
-            print(f"{kind}, {index_format} indexer: {of}: recall {recall:.4f}, cosine of o with float64 {cosine:.6f}")
-            is_right &= bool(recall > least_recall and cosine > 0.998)
+            print(f"{kind}, {index_format} indexer: {of}: as float64 chooses by its codes {agreement:.4f}, recall {recall:.4f}, cosine of o with float64 {cosine:.6f}")
+            is_right &= bool(agreement > LEAST_AGREEMENT and cosine > LEAST_COSINE)
+            is_right &= bool(index_format != "e4m3" or recall > LEAST_RECALL)
     return 0 if is_right else 1
 
 
