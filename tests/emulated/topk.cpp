@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "base/file.h"
 #include "runtime/nvrtc.h"
 #include "tessera/emulator/device.h"
@@ -147,6 +149,23 @@ constexpr TopkFault kFaults[] = {
      nullptr},
     {"topk/scan.cuh", "lane_of_thread() >= distance", "lane_of_thread() > distance", nullptr},
 };
+
+TEST_CASE("topk: few rows already have k elements, one less and one more, all of them numbers") {
+  for (const RowRange range : {RowRange::lengths, RowRange::starts}) {
+    const reference::TopkRun run = run_of({.k = 48, .range = range}, 9, 500);
+    const reference::Tensors inputs = topk_inputs(run, Fill::normal, 1);
+    for (const std::int64_t length : {47, 48, 49}) {
+      bool is_there = false;
+      for (std::int64_t row = 0; row < run.m; ++row) {
+        bool is_finite = true;
+        for (std::int64_t j = 0; j < run.n; ++j) is_finite &= std::isfinite(inputs.at("scores").at(row * run.n + j));
+        is_there |= is_finite && inputs.at("lengths").at(row) == static_cast<double>(length);
+      }
+      CAPTURE(length);
+      CHECK(is_there);
+    }
+  }
+}
 
 TEST_CASE("topk: planted slips are seen, and named") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
