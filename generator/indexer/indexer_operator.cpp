@@ -151,8 +151,8 @@ std::string IndexerOperator::merit(const Config& c, const Indexer&) {
 }
 
 std::string IndexerOperator::label(const Config& c) {
-  return fmt::format("{} a tile, {}, {}", counted(c.tile_q, "query"), counted(c.consumers, "consumer"),
-                     counted(c.stages, "stage"));
+  return fmt::format("{} a tile, {}, {}", c.tile_q == 1 ? "1 query" : fmt::format("{} queries", c.tile_q),
+                     counted(c.consumers, "consumer"), counted(c.stages, "stage"));
 }
 
 std::string IndexerOperator::subject(const Config& c) {

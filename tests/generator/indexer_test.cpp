@@ -36,7 +36,8 @@ TEST_CASE("indexer: an illegal pin or fact is refused with the rule that it brea
   CHECK(unsupported({{"kv_layout", "paged"}, {"page_size", "48"}})
             .ends_with("pages of 48 keys: a power of two from 8 to 256"));
   CHECK(unsupported({{"page_size", "32"}}).ends_with("page_size 32 with kv_layout ragged, which has no pages"));
-  CHECK(unsupported({{"kv_layout", "paged"}, {"next_n", "5"}}).ends_with("next_n 5: 1 to 4"));
+  CHECK(unsupported({{"kv_layout", "paged"}, {"next_n", "5"}})
+            .ends_with("5 queries a tile, 2 consumers, 12 stages: next_n 5: 1 to 4"));
   CHECK(unsupported({{"next_n", "2"}})
             .ends_with("next_n 2 with kv_layout ragged: only sequences in pages have queries of their own"));
   CHECK(unsupported({{"context_lengths", "query"}})
