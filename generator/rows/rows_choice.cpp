@@ -28,7 +28,7 @@ constexpr int kWantedBytes = 64;  // of x and of what is added to it, that a thr
 constexpr Hint kFewRows = 512;    // for which a row gets more threads
 constexpr Hint kMostShared = 64;  // rows that CTAs share, where that makes them faster
 constexpr int kLeastGated = 256, kHalvedThreads = 512;
-constexpr Hint kMostHalved = 2048;
+constexpr Hint kMostGated = 256, kLeastHalved = 265, kMostHalved = 2048;
 constexpr int kNarrowBytes = 1024, kWantedOfStreams = 160, kWantedOfProduct = 128;
 constexpr int kRegisters = 65536;  // of a multiprocessor
 
@@ -43,12 +43,21 @@ int bytes_under_way(const Config& c) {
   return rows::vectors_of_thread(c) * rows::kVector * dtype_bytes(c.dtype) * tensors;
 }
 
+bool stores_sum(const RowChain& chain) {
+  return std::any_of(chain.steps, chain.steps + step_count(chain),
+                     [](const RowStep& step) { return step.kind == RowPart::residual && step.is_stored; });
+}
+
 /// Of those, the bytes that are best.
 double wanted_bytes(const Config& c, const Rows& problem) {
   if (source_of(c.chain) == RowPart::mhc_post) return kWantedOfStreams;
   if (begins_with_product(c.chain)) return kWantedOfProduct;
   const bool is_narrow = c.columns * dtype_bytes(c.dtype) <= kNarrowBytes;
   if (problem.rows >= 0 && problem.rows <= kFewRows) {
+    // Of CTAs of 1,024 threads a multiprocessor holds one: residual + RMSNorm of 128 / 256 x 7,168 on an H200, 3.70
+    // / 6.49 us with them, 3.66 / 4.89 with 512 threads.
+    if (problem.rows > kMostShared && c.columns > kHalvedThreads * rows::kVector && stores_sum(c.chain))
+      return kWantedBytes;
     // K and V to e4m3 pages, 1 / 16 / 64 tokens on an H200: 1.8 / 2.3 / 2.4 us so, 1.8 / 2.1 / 3.0 with 16 bytes.
     if (is_narrow && has_paged_sink(c.chain) && has_part(c.chain, RowPart::scaled_8)) return kWantedBytes;
     const bool narrows = has_part(c.chain, RowPart::scaled_8) || has_part(c.chain, RowPart::cache);
@@ -61,29 +70,31 @@ double wanted_bytes(const Config& c, const Rows& problem) {
 
 bool is_shared_hint(const Rows& problem) { return problem.rows >= 0 && problem.rows <= kMostShared; }
 
-bool writes_rows_alone(const RowChain& chain) {
-  return std::none_of(chain.steps, chain.steps + step_count(chain), [](const RowStep& step) {
-    return is_row_sink(step.kind) && (step.kind != RowPart::store || step.is_placed || step.is_paged);
+bool writes_rows_alone(const RowChain& chain, bool may_have_scales = false) {
+  return std::none_of(chain.steps, chain.steps + step_count(chain), [&](const RowStep& step) {
+    const bool has_scales = step.kind == RowPart::quantize || step.kind == RowPart::scaled_8;
+    const bool is_row = step.kind == RowPart::store || (may_have_scales && has_scales);
+    return is_row_sink(step.kind) && (!is_row || step.is_placed || step.is_paged);
   });
 }
 
 /// Few rows of a gate: two CTAs of 128 threads have a row's loads on their way sooner than one of 256 (SwiGLU of 1 / 16
-/// / 64 x 2,048 on an H200: 0.70 / 1.16 / 1.39 us, 0.84 / 1.26 / 1.55 with one CTA, FlashInfer 0.89 / 1.35 / 1.49).
+/// / 64 / 128 x 2,048 on an H200: 0.70 / 1.16 / 1.39 / 1.52 us, 0.84 / 1.26 / 1.55 / 1.69 with one CTA, FlashInfer 0.89
+/// / 1.35 / 1.49 / 1.63; with NVFP4 0.8 / 1.3 / 1.6, 1.0 / 1.4 / 1.9 with one). 512 rows take 2.97 and 2.81 us.
 bool is_few_gated(const Config& c, const Rows& problem) {
-  return is_shared_hint(problem) && source_of(c.chain) == RowPart::gate && c.threads_of_row == kLeastGated &&
-         sums_before(c.chain, kMaxRowSteps) == 0 && writes_rows_alone(c.chain);
+  return problem.rows >= 0 && problem.rows <= kMostGated && source_of(c.chain) == RowPart::gate &&
+         c.threads_of_row == kLeastGated && sums_before(c.chain, kMaxRowSteps) == 0 &&
+         writes_rows_alone(c.chain, is_shared_hint(problem));
 }
 
 /// Of CTAs of 512 threads and 48 registers two share a multiprocessor, of those of 256 five: 640 rows leave less of it
 /// idle at their end (residual + RMSNorm of 640 / 1,280 / 4,096 x 7,168 on an H200: 10.2 / 18.7 / 55.5 us by halves,
-/// 11.0 / 19.4 / 55.7 whole, torch.compile 10.4 / 20.3 / 58.1).
+/// 11.0 / 19.4 / 55.7 whole, torch.compile 10.4 / 20.3 / 58.1). Rows that are all there at once are faster whole (128 /
+/// 256: 3.80 / 5.22 by halves, 3.66 / 4.89 whole).
 bool is_halved(const Config& c, const Rows& problem) {
-  const bool has_sum = std::any_of(c.chain.steps, c.chain.steps + step_count(c.chain), [](const RowStep& step) {
-    return step.kind == RowPart::residual && step.is_stored;
-  });
-  return problem.rows > kMostShared && problem.rows <= kMostHalved && has_sum && dtype_bytes(c.dtype) == 2 &&
-         c.threads_of_row == kHalvedThreads && rows::vectors_of_thread(c) == 2 && c.ctas_of_row <= 2 &&
-         sums_before(c.chain, kMaxRowSteps) > 0 && writes_rows_alone(c.chain);
+  return problem.rows >= kLeastHalved && problem.rows <= kMostHalved && stores_sum(c.chain) &&
+         dtype_bytes(c.dtype) == 2 && c.threads_of_row == kHalvedThreads && rows::vectors_of_thread(c) == 2 &&
+         c.ctas_of_row <= 2 && sums_before(c.chain, kMaxRowSteps) > 0 && writes_rows_alone(c.chain);
 }
 
 /// Whether CTAs might share a row: one cannot hold it, or rows are so few that multiprocessors are left over.
@@ -152,7 +163,8 @@ double RowsOperator::score(const Config& config, const Rows& problem) {
   const double turns = is_shared_hint(problem) ? 0.05 * std::log2(config.turns_of_row) : 0;
   const double spilled = registers * rows::threads_of_cta(config) > kRegisters ? 0.3 : 0;
   return covered - spilled - turns - 0.08 * off +
-         (is_shared_hint(problem) || is_halved(config, problem) ? 0.1 : -0.1) * std::log2(config.ctas_of_row);
+         (is_shared_hint(problem) || is_few_gated(config, problem) || is_halved(config, problem) ? 0.1 : -0.1) *
+             std::log2(config.ctas_of_row);
 }
 
 }  // namespace tessera::rows

@@ -484,14 +484,19 @@ TEST_CASE("rows: a thread has some 64 bytes on their way, a row of few more thre
   const auto gated = [&](const char* rows, const char* chain = "gate(silu)+bf16") {
     return kernel({{"columns", "2048"}, {"chain", chain}, {"rows", rows}});
   };
-  CHECK(gated("64") == "tessera_rows_sm90a_bf16_c2048_gate_silu_bf16_t256x1_ctas2");
-  CHECK(gated("65") == "tessera_rows_sm90a_bf16_c2048_gate_silu_bf16_t256x1");
+  for (const char* const rows : {"64", "256"})
+    CHECK(gated(rows) == "tessera_rows_sm90a_bf16_c2048_gate_silu_bf16_t256x1_ctas2");
+  CHECK(gated("257") == "tessera_rows_sm90a_bf16_c2048_gate_silu_bf16_t256x1");
+  CHECK(gated("64", "gate(silu)+nvfp4").ends_with("_t256x1_ctas2"));
+  CHECK(gated("64", "gate(silu)+e4m3").ends_with("_t256x1_ctas2"));
+  CHECK(gated("65", "gate(silu)+nvfp4").ends_with("_t256x1"));
   CHECK(gated("64", "gate(silu)+rmsnorm+bf16").ends_with("_t256x1"));
   const auto summed = [&](const char* rows) {
     return kernel({{"columns", "7168"}, {"chain", "residual(store)+rmsnorm+bf16"}, {"rows", rows}});
   };
-  for (const char* const rows : {"65", "640", "2048"})
+  for (const char* const rows : {"265", "640", "2048"})
     CHECK(summed(rows) == "tessera_rows_sm90a_bf16_c7168_residual_store_rmsnorm_bf16_t512x1_ctas2");
+  CHECK(summed("264") == "tessera_rows_sm90a_bf16_c7168_residual_store_rmsnorm_bf16_t512x1");
   CHECK(summed("64") == "tessera_rows_sm90a_bf16_c7168_residual_store_rmsnorm_bf16_t1024x1_ctas8");
   CHECK(summed("2049") == "tessera_rows_sm90a_bf16_c7168_residual_store_rmsnorm_bf16_t512x1");
   // More threads than columns are no help, however few rows there are.
