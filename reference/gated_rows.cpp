@@ -97,7 +97,9 @@ RowValue gated(const ProductSum& gate, const ProductSum& up, const GatedInputs& 
                                   least_gate(in.check.facts.gate_activation), slope);
   const double y_moved =
       moved_by([&](double sum) { return factor_of_up(in.check, sum); }, up_sum, up_error, std::nullopt, 1);
-  const double s_error = s_moved + of_argument + (is_silu ? 16 * kU * std::fabs(s) + 0x1p-126 : 0);
+  // A sigmoid below fp32's normal numbers may be 0.
+  const double flushed = is_silu ? 0x1p-126 * (1 + std::fabs(x)) : 0;
+  const double s_error = s_moved + of_argument + (is_silu ? 16 * kU * std::fabs(s) : 0) + flushed;
   const double y_error = y_moved + (is_gpt_oss ? kU * std::fabs(y) : 0);
   RowValue v;
   v.value = s * y;
