@@ -165,7 +165,8 @@ std::string IndexerOperator::explain(const Config& c, const Verdict& verdict) {
     case Rule::ok:
       break;
     case Rule::heads:
-      return fmt::format("{} heads: 8, 16, 32 or {}", found, bound);
+      return fmt::format("{} heads: a multiple of 8 up to {} (fewer are padded with heads whose weights are 0)", found,
+                         bound);
     case Rule::head_dim:
       return fmt::format("head_dim {}: 32, 64 or {}", found, bound);
     case Rule::head_dim_of_fp4:
@@ -340,7 +341,7 @@ namespace tessera {
 std::span<const Selector> indexer_fields() {
   static const std::vector<Selector> table = {
       field<&Indexer::arch>("arch", "arch", kArchHelp),
-      field<&Indexer::heads>("heads", "heads", "heads of a query: 8, 16, 32 or 64"),
+      field<&Indexer::heads>("heads", "heads", "heads of a query: a multiple of 8 up to 64"),
       field<&Indexer::head_dim>("head-dim", "head_dim", "elements of a head of q, and of a key: 32, 64 or 128"),
       field<&Indexer::format>("format", "format",
                               "what q and keys are: e4m3, keys with an fp32 scale each, or mxfp4, e2m1 with a scale "

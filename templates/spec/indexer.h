@@ -249,7 +249,7 @@ TESSERA_HD constexpr int key_bytes(const Config& c) { return tile_keys(c) * (row
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
 enum class Rule {
   ok,
-  heads,                    // heads; 64
+  heads,                    // heads, a multiple of 8; 64
   head_dim,                 // head_dim; 128
   head_dim_of_fp4,          // head_dim; 64
   score_dtype,              // bytes of a score; 4
@@ -274,7 +274,7 @@ enum class Rule {
 };
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
-  if (c.heads != 8 && c.heads != 16 && c.heads != 32 && c.heads != 64) return {Rule::heads, c.heads, 64};
+  if (c.heads < 8 || c.heads > 64 || c.heads % 8 != 0) return {Rule::heads, c.heads, 64};
   if (c.head_dim != 32 && c.head_dim != 64 && c.head_dim != 128) return {Rule::head_dim, c.head_dim, 128};
   if (is_fp4(c) && c.head_dim < 64) return {Rule::head_dim_of_fp4, c.head_dim, 64};
   if (c.score_dtype != DType::f32 && c.score_dtype != DType::bf16)

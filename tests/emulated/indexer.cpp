@@ -85,9 +85,10 @@ void check(const Indexer& problem, Compiler& compiler) {
 /// Every pair of facts at least once in a family: heads, head_dim, scores, columns, outside; pages, queries, lengths.
 std::vector<Indexer> cover(const char* arch, std::optional<MmaKind> mma_kind) {
   std::vector<Indexer> problems;
-  constexpr int kHeads[] = {64, 8, 32, 16}, kDims[] = {128, 64, 32}, kPages[] = {64, 8, 256, 32, 16, 128};
-  for (int i = 0; i < 12; ++i) {
-    Indexer one{.arch = Arch::parse(arch), .heads = kHeads[i % 4], .head_dim = kDims[i % 3]};
+  constexpr int kHeads[] = {64, 8, 32, 16}, kDims[] = {128, 64, 32}, kPages[] = {64, 8, 256, 32, 16, 128, 64, 32};
+  constexpr int kOddHeads[] = {24, 40, 56, 48};  // ragged, in pages, ragged, in pages
+  for (int i = 0; i < 16; ++i) {
+    Indexer one{.arch = Arch::parse(arch), .heads = (i < 12 ? kHeads : kOddHeads)[i % 4], .head_dim = kDims[i % 3]};
     one.mma_kind = mma_kind;
     one.score_dtype = (i / 2 + i) % 2 == 0 ? DType::f32 : DType::bf16;
     one.outside = (i / 3) % 2 == 0 ? Outside::minus_inf : Outside::unwritten;

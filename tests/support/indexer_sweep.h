@@ -36,7 +36,8 @@ inline std::map<std::string, std::int64_t> sizes_of(const reference::IndexerRun&
 }
 
 inline Indexer drawn_problem(Draw& draw, Arch arch) {
-  constexpr int kHeads[] = {64, 32, 16, 8}, kDims[] = {128, 64, 32}, kPages[] = {64, 8, 16, 32, 128, 256};
+  constexpr int kHeads[] = {64, 48, 40, 32, 24, 16, 56, 8}, kDims[] = {128, 64, 32},
+                kPages[] = {64, 8, 16, 32, 128, 256};
   Indexer problem{.arch = arch, .heads = draw.of(kHeads), .head_dim = draw.of(kDims)};
   problem.score_dtype = draw.one_in(3) ? DType::bf16 : DType::f32;
   problem.outside = draw.one_in(3) ? Outside::unwritten : Outside::minus_inf;
