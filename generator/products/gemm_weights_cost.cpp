@@ -37,7 +37,7 @@ constexpr double kGroupCycles = 500;      // and those of a CTA
 
 // mma.f16, fitted to bench/results/weights-4-bit.md: microseconds of a launch, and of a block of 64 x 128 weights, of
 // which a CTA widens one after the other at the rate of its four schedulers.
-constexpr double kDirectLaunchMicroseconds = 7.5;
+constexpr double kDirectLaunchMicroseconds = 7.5, kTwelveWarpsLaunchMicroseconds = 7.0;
 constexpr double kDirectItemMicroseconds = 0.2, kDirectGroupMicroseconds = 0.3;  // of a further tile
 // Of groups of rows, whose activations come anew, a step is longer; a further tile takes longer for each row of it, and
 // with k in parts for each number that is handed over.
@@ -46,7 +46,13 @@ constexpr double kDirectOfGroupsSharedMicroseconds = 0.0005;
 constexpr double kReloaded = 1.03;  // activations, for each tile
 // A ring of less than three slots for each group: no slower, but of equals the last; of groups of rows much slower.
 constexpr double kShallow = 1.04, kShallowOfGroups = 1.6;
-double direct_block_microseconds(int tile_m) { return tile_m <= 8 ? 0.142 : tile_m <= 16 ? 0.16 : 0.215; }
+double direct_launch_microseconds(const Config& c) {
+  return gemm_weights::direct_warps(c) == 12 ? kTwelveWarpsLaunchMicroseconds : kDirectLaunchMicroseconds;
+}
+double direct_block_microseconds(const Config& c) {
+  if (gemm_weights::direct_warps(c) == 12) return c.tile_m <= 8 ? 0.123 : 0.144;
+  return c.tile_m <= 8 ? 0.142 : c.tile_m <= 16 ? 0.16 : 0.215;
+}
 
 // 8-bit activations: what a warp takes to widen four of its rows, from 16, 64 and 4,096 x 8,192 x 8,192.
 constexpr double kWidenedRowsCycles = 350;
@@ -80,7 +86,7 @@ GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
   const double busy = std::min(items, clusters) * c.split_k;
   const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
   const double l2 = (weights + activations) / kL2Bytes;
-  const double widen = blocks * direct_block_microseconds(c.tile_m) * 1e3 * kHopper.clock_ghz;
+  const double widen = blocks * direct_block_microseconds(c) * 1e3 * kHopper.clock_ghz;
   const double rows = is_resident ? 0 : widened_rows_cycles(c);
   const bool is_shallow = c.stages < 3 * gemm_weights::k_groups(c), is_of_groups = p.grouping != Grouping::none;
   const double step_factor = is_resident    ? 1
@@ -93,7 +99,7 @@ GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
   if (p.grouping != Grouping::none)
     item += kDirectOfGroupsRowMicroseconds * c.tile_m +
             kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
-  cost.cycles = (kDirectLaunchMicroseconds + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
+  cost.cycles = (direct_launch_microseconds(c) + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
   // Of activations that stay, all are widened once.
   if (is_resident) cost.cycles += steps * std::max(0.0, widened_rows_cycles(c) - step);
   return cost;

@@ -126,7 +126,8 @@ __device__ __forceinline__ void init_direct_barriers(unsigned smem) {
     ptx::mbarrier_init(common::empty_behind<C.stages>(full), blocks_of_tile(C));
   }
   if constexpr (parts(C) > 1) {
-    if (lane < kDirectWarps) ptx::mbarrier_init(common::barrier_at<kOffsets.ready>(smem, lane), direct_senders(C));
+    if (lane < direct_warps(C))
+      ptx::mbarrier_init(common::barrier_at<kOffsets.ready>(smem, lane), direct_senders(C, lane / blocks_of_tile(C)));
     if (lane < blocks_of_tile(C))
       ptx::mbarrier_init(common::barrier_at<kOffsets.fetched>(smem, lane), direct_owners(C));
   }

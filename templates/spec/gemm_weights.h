@@ -31,10 +31,10 @@
 // rows are copied by warps then, two of wgmma's, or with mma.f16 the one that loads. Rows of 8 bits always are, and the
 // same warps widen them in the ring.
 //
-// That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight warps has a block of 64
-// columns and a ring of its own for that block's weights, and multiplies by mma.sync, which takes the weights as wgmma
-// does. Warps beyond the tile's blocks share k. Where all activations of a part of k fit into the ring they are loaded
-// once, for all tiles. The warps that have parts of a block's sums share adding them up.
+// That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight or twelve warps has a
+// block of 64 columns and a ring of its own for that block's weights, and multiplies by mma.sync, which takes the
+// weights as wgmma does. Warps beyond the tile's blocks share k. Where all activations of a part of k fit into the ring
+// they are loaded once, for all tiles. The warps that have parts of a block's sums share adding them up.
 //
 // Tensor maps: rank 3, zero fill: a (16 bits, without a list) dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16
 // bits dims {n, m, l}, as spec/gemm.h has it with swap_ab.
@@ -82,7 +82,6 @@ struct Config {
 inline constexpr int kMaxStages = 16;
 inline constexpr int kMaxDirectStages = 64;  // of activations alone
 inline constexpr int kMaxDirectSplit = 8;
-inline constexpr int kDirectWarps = kDirectWarpsOfTile;
 inline constexpr int kDirectRows = 16;                          // of weights: M of mma.sync
 inline constexpr int kDirectParts = kWeightRows / kDirectRows;  // of a block
 inline constexpr int kMaxSplit = 4;
@@ -141,16 +140,23 @@ TESSERA_HD constexpr bool is_gated(const Config& c) { return c.facts.gate != Gat
 // Whether warps copy rows of A, not TMA; and how many.
 TESSERA_HD constexpr bool copies_rows(const Config& c) { return is_gathered(c) || is_widened(c); }
 TESSERA_HD constexpr int gather_warps(const Config& c) { return is_direct(c) ? 1 : 2; }
+// mma.f16: twelve warps, where 128 registers are enough for each, which is as many as thirteen can have; else eight.
+TESSERA_HD constexpr int direct_warps(const Config& c) {
+  const int most_rows = has_factors(c) ? 0 : is_grouped(c) ? 8 : 16;
+  const bool has_few_scales = is_e2m1(c.facts.b_type) || pair_bytes(weights(c)) <= 8;
+  return c.tile_m <= most_rows && c.tile_n >= 128 && has_few_scales ? 12 : 8;
+}
 // Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
 TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
-  if (is_direct(c)) return kDirectWarps / 4;
+  if (is_direct(c)) return direct_warps(c) / 4;
   if (has_few_rows(c)) return 4;
   return blocks_of_tile(c) == 4 && c.tile_m > 64 ? 2 : blocks_of_tile(c);
 }
 // Warpgroups that share the k of a block within the CTA: slot s is of group s % k_groups(c).
 TESSERA_HD constexpr int k_groups(const Config& c) {
-  return is_direct(c) ? direct_k_groups(c.tile_n) : weight_k_groups(c.tile_m, c.tile_n);
+  if (!is_direct(c)) return weight_k_groups(c.tile_m, c.tile_n);
+  return direct_warps(c) * kWeightRows / (c.tile_n < kWeightRows ? kWeightRows : c.tile_n);
 }
 // Blocks of a warpgroup, and parts of a sum.
 TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
@@ -159,7 +165,9 @@ TESSERA_HD constexpr int num_threads(const Config& c) {
   return consumer_warpgroups(c) * kWarpgroupThreads + (is_direct(c) ? 32 : kWarpgroupThreads);
 }
 // mma.f16: blocks of a warp's ring of weights.
-TESSERA_HD constexpr int direct_depth(const Config& c) { return c.tile_m > 8 ? 3 : 4; }
+TESSERA_HD constexpr int direct_depth(const Config& c) {
+  return (c.tile_m > 8 ? 3 : 4) - (direct_warps(c) == 12 ? 1 : 0);
+}
 // The part of K whose warp adds up the 16 columns i of a block; how many of a block's a CTA has at most; and where
 // those of i stand among them.
 TESSERA_HD constexpr int direct_owner(const Config& c, int i) { return i * parts(c) / kDirectParts; }
@@ -169,10 +177,12 @@ TESSERA_HD constexpr int direct_place(const Config& c, int i) {
   for (int j = 0; j < i; ++j) before += direct_owner(c, j) / k_groups(c) == direct_owner(c, i) / k_groups(c) ? 1 : 0;
   return before;
 }
-// Arrivals of the others at an owner's barrier; in a cluster the bytes count, and the owner arrives itself.
-TESSERA_HD constexpr int direct_senders(const Config& c) {
-  const int owned = parts(c) < kDirectParts ? kDirectParts / parts(c) : 1;
-  return c.split_k > 1 ? 1 : (parts(c) - 1) * owned;
+// Arrivals of the others at the barrier of a group's warp, of what it owns; in a cluster the bytes count, and the owner
+// arrives itself. One that owns nothing waits for nothing.
+TESSERA_HD constexpr int direct_senders(const Config& c, int group) {
+  int owned = 0;
+  for (int i = 0; i < kDirectParts; ++i) owned += direct_owner(c, i) == group ? 1 : 0;
+  return c.split_k > 1 || owned == 0 ? 1 : (parts(c) - 1) * owned;
 }
 // Warps that own some of a block's columns.
 TESSERA_HD constexpr int direct_owners(const Config& c) { return parts(c) < kDirectParts ? parts(c) : kDirectParts; }
@@ -231,9 +241,9 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   Barriers b;
   b.full = cursor.take(c.stages);
   b.empty = cursor.take(c.stages);
-  b.ready = cursor.take(parts(c) == 1 ? 0 : is_direct(c) ? kDirectWarps : blocks_of_tile(c));
+  b.ready = cursor.take(parts(c) == 1 ? 0 : is_direct(c) ? direct_warps(c) : blocks_of_tile(c));
   b.fetched = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
-  b.loaded = cursor.take(is_direct(c) ? kDirectWarps * direct_depth(c) : 0);
+  b.loaded = cursor.take(is_direct(c) ? direct_warps(c) * direct_depth(c) : 0);
   b.count = cursor.next.index;
   return b;
 }
@@ -243,7 +253,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {
       "b", end_of(layout.a),
-      is_direct(c) ? kDirectWarps * direct_depth(c) * weight_block_bytes(weights(c)) : c.stages * b_slot_bytes(c)};
+      is_direct(c) ? direct_warps(c) * direct_depth(c) * weight_block_bytes(weights(c)) : c.stages * b_slot_bytes(c)};
   const int staging =
       has_d_map(c) ? consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c)) : 0;
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
@@ -264,7 +274,7 @@ struct RegisterBudget {
   int consumer = 0;
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  if (is_direct(c)) return {168, 168, 168};
+  if (is_direct(c)) return direct_warps(c) == 8 ? RegisterBudget{168, 168, 168} : RegisterBudget{128, 128, 128};
   switch (consumer_warpgroups(c)) {
     case 1:
       return {240, 240, 240};
@@ -343,7 +353,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
 // The most stages that fit, as many as a ring may have.
 TESSERA_HD constexpr int most_stages(Config c) {
   const int unit = k_groups(c);
-  c.stages = is_direct(c) ? kMaxDirectStages : kMaxStages;
+  c.stages = (is_direct(c) ? kMaxDirectStages : kMaxStages) / unit * unit;
   while (c.stages > 2 * unit && smem_layout(c).total_bytes > kMaxSmemBytes) c.stages -= unit;
   return c.stages;
 }

@@ -101,12 +101,6 @@ TESSERA_HD constexpr int weight_k_groups(int tile_m, int tile_n) {
   return tile_m > kMostFewRows ? 1 : tile_n == 64 ? 4 : tile_n == 128 ? 2 : 1;
 }
 
-// Likewise with mma.sync, of eight warps.
-inline constexpr int kDirectWarpsOfTile = 8;
-TESSERA_HD constexpr int direct_k_groups(int tile_n) {
-  return tile_n < kWeightRows ? kDirectWarpsOfTile : kDirectWarpsOfTile * kWeightRows / tile_n;
-}
-
 inline constexpr int kMiddleOfInt4 = 8;  // what codes of two's complement are more than their numbers
 // A code of int4 is the low bits of a number of the activations' type whose last place is one: 128 and more, or 1,024.
 TESSERA_HD constexpr unsigned int4_magic(DType dtype) { return dtype == DType::bf16 ? 0x4300 : 0x6400; }

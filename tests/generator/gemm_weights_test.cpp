@@ -86,8 +86,20 @@ TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
   // All activations of a part of k in the ring, which has whole rounds of the groups that share it.
   const gemm_weights::Config pinned =
       of({{"m", "8"}, {"n", "8192"}, {"k", "4480"}, {"mma_kind", "mma.f16"}, {"tile_n", "128"}, {"split_k", "2"}});
-  CHECK(gemm_weights::k_groups(pinned) == 4);
-  CHECK(pinned.stages == 20);
+  CHECK(gemm_weights::k_groups(pinned) == 6);
+  CHECK(pinned.stages == 18);
+  // Twelve warps where 128 registers are enough for each, else eight.
+  const auto warps = [&](Fields fields) {
+    for (const auto& [key, value] :
+         {std::pair("mma_kind", "mma.f16"), std::pair("tile_n", "128"), std::pair("m", "16")})
+      fields.emplace_back(key, value);
+    return gemm_weights::direct_warps(of(std::move(fields)));
+  };
+  CHECK(warps({{"tile_m", "8"}}) == 12);
+  CHECK(warps({{"tile_m", "16"}}) == 12);
+  CHECK(warps({{"tile_m", "32"}}) == 8);
+  CHECK(warps({{"tile_m", "8"}, {"grouping", "masked"}}) == 12);
+  CHECK(warps({{"tile_m", "16"}, {"grouping", "masked"}}) == 8);
 }
 
 TEST_CASE("weights: of many rows the tile that was measured to be fastest") {
@@ -222,7 +234,7 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"mma_kind", "mma.f16"}, {"tile_n", "192"}},
        "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
   ends({{"mma_kind", "mma.f16"}, {"tile_m", "8"}, {"tile_n", "128"}, {"stages", "6"}},
-       "6 stages, a multiple of 4 needed, from 8 on: that many groups take turns, each with two at least");
+       "6 stages, a multiple of 6 needed, from 12 on: that many groups take turns, each with two at least");
   CHECK(refusal("gemm", {{"b_dtype", "int4"}, {"b_group", "48"}}).ends_with("b_group 48: 32, 64 or 128 allowed"));
 }
 
