@@ -37,7 +37,7 @@ constexpr double kGroupCycles = 500;      // and those of a CTA
 
 // mma.f16, fitted to bench/results/weights-4-bit.md: microseconds of a launch, and of a block of 64 x 128 weights, of
 // which a CTA widens one after the other at the rate of its four schedulers.
-constexpr double kDirectLaunchMicroseconds = 7.5, kTwelveWarpsLaunchMicroseconds = 7.0;
+constexpr double kDirectLaunchMicroseconds = 7.5;
 constexpr double kDirectItemMicroseconds = 0.2, kDirectGroupMicroseconds = 0.3;  // of a further tile
 // Of groups of rows, whose activations come anew, a step is longer; a further tile takes longer for each row of it, and
 // with k in parts for each number that is handed over.
@@ -46,12 +46,35 @@ constexpr double kDirectOfGroupsSharedMicroseconds = 0.0005;
 constexpr double kReloaded = 1.03;  // activations, for each tile
 // A ring of less than three slots for each group: no slower, but of equals the last; of groups of rows much slower.
 constexpr double kShallow = 1.04, kShallowOfGroups = 1.6;
+// Twelve warps: a further tile's sums that are handed over, and in groups its turns; a step of four blocks in the only
+// tile, and of several.
+constexpr double kTwelveLaunchMicroseconds = 7.0, kTwelveSharedMicroseconds = 5e-5, kTwelveOfGroupsMicroseconds = 0.2;
+constexpr double kTwelveWideAlone = 0.96, kTwelveWide = 1.09;
+bool has_twelve_warps(const Config& c) { return gemm_weights::direct_warps(c) == 12; }
 double direct_launch_microseconds(const Config& c) {
-  return gemm_weights::direct_warps(c) == 12 ? kTwelveWarpsLaunchMicroseconds : kDirectLaunchMicroseconds;
+  return has_twelve_warps(c) ? kTwelveLaunchMicroseconds : kDirectLaunchMicroseconds;
+}
+// Of up to 16 rows, beside MXFP4's.
+constexpr double kDirectNvfp4 = 1.12, kDirectInt4 = 1.17, kDirectZeroPoints = 1.22;
+double direct_format_factor(const Config& c) {
+  if (c.zero_points == ZeroPoints::given) return kDirectZeroPoints;
+  if (c.facts.b_type == OperandType::int4) return kDirectInt4;
+  return c.facts.b_type == OperandType::nvfp4 ? kDirectNvfp4 : 1;
 }
 double direct_block_microseconds(const Config& c) {
-  if (gemm_weights::direct_warps(c) == 12) return c.tile_m <= 8 ? 0.123 : 0.144;
-  return c.tile_m <= 8 ? 0.142 : c.tile_m <= 16 ? 0.16 : 0.215;
+  if (c.tile_m > 16) return 0.215;
+  const bool has_twelve = has_twelve_warps(c);
+  const double mxfp4 = c.tile_m <= 8 ? (has_twelve ? 0.123 : 0.142) : (has_twelve ? 0.144 : 0.16);
+  return mxfp4 * direct_format_factor(c);
+}
+// Of a step whose activations come from memory.
+double direct_step_factor(const Config& c, bool is_of_groups, double rounds) {
+  const bool is_shallow = c.stages < 3 * gemm_weights::k_groups(c);
+  if (is_of_groups) return is_shallow ? kShallowOfGroups : kDirectOfGroups;
+  const bool has_twelve = has_twelve_warps(c), is_wide = gemm_weights::blocks_of_tile(c) == 4;
+  if (has_twelve && rounds <= 1) return is_wide ? kTwelveWideAlone : 1;
+  if (has_twelve && is_wide) return kTwelveWide;
+  return is_shallow ? kShallow : kReloaded;
 }
 
 // 8-bit activations: what a warp takes to widen four of its rows, from 16, 64 and 4,096 x 8,192 x 8,192.
@@ -88,17 +111,18 @@ GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
   const double l2 = (weights + activations) / kL2Bytes;
   const double widen = blocks * direct_block_microseconds(c) * 1e3 * kHopper.clock_ghz;
   const double rows = is_resident ? 0 : widened_rows_cycles(c);
-  const bool is_shallow = c.stages < 3 * gemm_weights::k_groups(c), is_of_groups = p.grouping != Grouping::none;
-  const double step_factor = is_resident    ? 1
-                             : is_of_groups ? (is_shallow ? kShallowOfGroups : kDirectOfGroups)
-                                            : (is_shallow ? kShallow : kReloaded);
+  const bool is_of_groups = p.grouping != Grouping::none;
+  const double step_factor = is_resident ? 1 : direct_step_factor(c, is_of_groups, rounds);
   const double step = std::max({memory, l2, widen, rows}) * step_factor;
   GemmWeightsCost cost;
   cost.bound = widen < step ? "memory" : "the widening of the weights";
-  double item = kDirectItemMicroseconds + kDirectGroupMicroseconds * gemm_weights::k_groups(c);
-  if (p.grouping != Grouping::none)
+  const double of_group = is_of_groups && has_twelve_warps(c) ? kTwelveOfGroupsMicroseconds : kDirectGroupMicroseconds;
+  double item = kDirectItemMicroseconds + of_group * gemm_weights::k_groups(c);
+  if (is_of_groups)
     item += kDirectOfGroupsRowMicroseconds * c.tile_m +
             kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
+  else if (has_twelve_warps(c))
+    item += kTwelveSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
   cost.cycles = (direct_launch_microseconds(c) + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
   // Of activations that stay, all are widened once.
   if (is_resident) cost.cycles += steps * std::max(0.0, widened_rows_cycles(c) - step);

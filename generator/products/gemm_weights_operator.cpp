@@ -39,12 +39,20 @@ Config facts_of(const Gemm& p) {
   return {.facts = product_facts(p), .b_group = p.b_group, .zero_points = p.zero_points, .scale_form = p.scale_form};
 }
 
+// Of 16 rows that do not fit anyway, with one tile for each cluster: a shorter ring is filled sooner.
+constexpr int kStagesOfOneTile = 12;
+bool has_one_tile(const Config& c, const Gemm& p) {
+  if (c.tile_m != 16 || gemm_weights::direct_warps(c) != 12 || p.m <= 0 || p.m > 16 || p.n <= 0) return false;
+  return (p.n + c.tile_n - 1) / c.tile_n * std::max<std::int64_t>(p.l, 1) <= hopper_clusters_at_once(c.split_k);
+}
+
 // As many slots as the k of a part has steps, if they fit: whole rounds of the groups.
 int direct_stages(const Config& c, const Gemm& p) {
   const int most = most_stages(c), groups = gemm_weights::k_groups(c);
   if (p.k <= 0) return most;
   const auto parts = static_cast<std::int64_t>(std::max(c.split_k, 1)) * kWeightDepth;
   const std::int64_t rounds = (p.k + parts * groups - 1) / (parts * groups);
+  if (rounds * groups > most && has_one_tile(c, p)) return kStagesOfOneTile;
   return static_cast<int>(std::clamp<std::int64_t>(rounds * groups, 2 * groups, most));
 }
 

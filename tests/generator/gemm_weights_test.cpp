@@ -88,6 +88,9 @@ TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
       of({{"m", "8"}, {"n", "8192"}, {"k", "4480"}, {"mma_kind", "mma.f16"}, {"tile_n", "128"}, {"split_k", "2"}});
   CHECK(gemm_weights::k_groups(pinned) == 6);
   CHECK(pinned.stages == 18);
+  // Of 16 rows a short ring where each cluster has one tile, and where all activations do not fit.
+  CHECK(of({{"m", "16"}, {"n", "8192"}, {"k", "8192"}}).stages == 12);
+  CHECK(of({{"m", "16"}, {"n", "57344"}, {"k", "8192"}}).stages == 18);
   // Twelve warps where 128 registers are enough for each, else eight.
   const auto warps = [&](Fields fields) {
     for (const auto& [key, value] :
