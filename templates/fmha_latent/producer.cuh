@@ -1,10 +1,11 @@
-// The producer warpgroup: one warp loads blocks of keys, one the rows of Q.
+// The producer warpgroup: two warps load blocks of keys, one the rows of Q.
 //
 // A slot is loaded panel by panel, each with a barrier of its own, so that scores begin with the first one. A warpgroup
 // gives back what it has multiplied as values, so that one half of a slot is on its way again while the other is in
-// use. The panel that P lay in comes back with the half of the warpgroup which got that P. A slot is free for about as
-// long as a load from memory takes, so where tiles share keys the blocks after the next ones are brought to the L2
-// before.
+// use. Each half has a warp: neither is late because the other is still in use (128 heads: 4 to 9 % faster than one
+// warp for both on an H200). The panel that P lay in comes back with the half of the warpgroup which got that P. A slot
+// is free for about as long as a load from memory takes, so where tiles share keys the blocks after the next ones are
+// brought to the L2 before.
 #pragma once
 
 #include "fmha_latent/deal.cuh"
@@ -98,12 +99,16 @@ __device__ __forceinline__ void wait_of_warp(unsigned barrier, unsigned parity) 
   __syncwarp();
 }
 
-template <Config C>
+// Which panels a warp loads. The first half's warp also prefetches.
+enum class Halves { first, second, both };
+
+template <Config C, Halves kHalves>
 __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C>& walk) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   const int tile = walk.tile(), tiles = tiles_of_sequence<C>(p);
   constexpr BarrierRow kFull = widens(C) ? kBarriers.raw_full : kBarriers.k_full;
+  constexpr bool kHasFirst = kHalves != Halves::second, kHasSecond = kHalves != Halves::first;
   unsigned parity = 1;
   Part part;
 #pragma unroll 1
@@ -117,22 +122,27 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
     for (int i = 0; i <= kBlocksAhead; ++i) pages[i] = block.page_of(first_key + i * kBlockKeys);
 #pragma unroll
     for (int i = 1; i < kBlocksAhead; ++i)
-      if (first_key + i * kBlockKeys < end) block.prefetch(first_key + i * kBlockKeys, pages[i], tile, tiles);
+      if (kHasFirst && first_key + i * kBlockKeys < end)
+        block.prefetch(first_key + i * kBlockKeys, pages[i], tile, tiles);
 #pragma unroll 1
     for (int index = 0; first_key < end; first_key += kBlockKeys, index ^= 1) {
       const unsigned slot = smem + kLayout.k.offset + index * kSlotBytes + (widens(C) ? kRawOffset : 0);
       const BarrierRow full = row_at<kFull>(smem, index * kPanels);
       const BarrierRow empty = row_at<kBarriers.k_empty>(smem, index * kConsumers);
       const int page = pages[0], ahead = first_key + kBlocksAhead * kBlockKeys;
-      if (ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
+      if (kHasFirst && ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
 #pragma unroll
       for (int i = 0; i < kBlocksAhead; ++i) pages[i] = pages[i + 1];
       pages[kBlocksAhead] = ahead + kBlockKeys < end ? block.page_of(ahead + kBlockKeys) : -1;
-      wait_of_warp(empty[0], parity);
-      block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
-      if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
-      wait_of_warp(empty[1], parity);
-      block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
+      if constexpr (kHasFirst) {
+        wait_of_warp(empty[0], parity);
+        block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
+        if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
+      }
+      if constexpr (kHasSecond) {
+        wait_of_warp(empty[1], parity);
+        block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
+      }
       if (index == 1) parity ^= 1;
     }
   }
@@ -150,10 +160,12 @@ __device__ __forceinline__ void load_rows_of_parts(const Params& p, unsigned sme
 template <Config C>
 __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (warp > kWarpOfQ) return;
+  if (warp > kWarpOfSecondHalf) return;
   Walk<C> walk(p);
   if (warp == kWarpOfK) {
-    load_keys<C>(p, smem, walk);
+    load_keys<C, Halves::first>(p, smem, walk);
+  } else if (warp == kWarpOfSecondHalf) {
+    load_keys<C, Halves::second>(p, smem, walk);
   } else if (ptx::elect_sync()) {
     load_rows_of_parts<C>(p, smem, walk);
   }

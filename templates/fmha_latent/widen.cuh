@@ -117,7 +117,7 @@ __device__ __forceinline__ void load_or_widen(const Params& p, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   Walk<C> walk(p);
   if (warp == kWarpOfK) {
-    load_keys<C>(p, smem, walk);
+    load_keys<C, Halves::both>(p, smem, walk);
   } else {
     widen_keys<C>(p, smem, walk, warp - kFirstWideningWarp);
   }

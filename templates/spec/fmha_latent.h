@@ -332,25 +332,28 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
 
 inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfQ = 1;
+inline constexpr int kWarpOfSecondHalf = 2;          // of a slot's panels; 8-bit keys: kWarpOfK has all
 inline constexpr int kFirstWideningWarp = kWarpOfQ;  // 8-bit keys
 inline constexpr int kWideningWarps = 3;
 static_assert(kPanels % kWideningWarps == 0);
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return gathers(c) ? 2 : widens(c) ? 3 : 4; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return gathers(c) ? 2 : widens(c) ? 3 : 5; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   if (gathers(c) && index == 0) return {"gather", 0, kGatherWarps, budget.producer};
-  if (gathers(c)) index = 3;
+  if (gathers(c)) index = 4;
   if (widens(c) && index == 0) return {"load_k", kWarpOfK, 1, budget.producer};
   if (widens(c) && index == 1) return {"widen", kFirstWideningWarp, kWideningWarps, budget.producer};
-  if (widens(c)) index = 3;
+  if (widens(c)) index = 4;
   switch (index) {
     case 0:
       return {"load_k", kWarpOfK, 1, budget.producer};
     case 1:
       return {"load_q", kWarpOfQ, 1, budget.producer};
     case 2:
-      return {"idle", 2, 2, budget.producer};
+      return {"load_k_second", kWarpOfSecondHalf, 1, budget.producer};
+    case 3:
+      return {"idle", 3, 1, budget.producer};
     default:
       return {"consumer", 4, 4 * kConsumers, budget.consumer};
   }
