@@ -5,10 +5,13 @@ Random normal data; before every timed launch 256 MB are written to empty the L2
 medians (in_turns.py). Prints Markdown tables of TFLOP/s and ratios (their time over ours), then geometric means.
 
   python3 bench/peers/gemm_vs_cublas.py --library build/bench/peers/libtessera_peer_shim.so
-          [--sets large,fp8,small,layers] [--seed 1] [--count 64] [--repeat 20] [--output FILE] [--best | --candidates FILE]
+          [--sets large,fp8,small,layers,shapes] [--seed 1] [--count 64] [--types bf16] [--shapes 384x6144x4096,...] [--repeat 20]
+          [--output FILE] [--best [--times FILE] | --candidates FILE]
 
---sets layers: --count products of LAYERS with 1 to 2,048 rows, drawn with --seed.
---best: besides the planner's choice every candidate of it is timed, all a few times, then the fastest in turns.
+--sets layers: --count products of LAYERS with 1 to 2,048 rows, drawn with --seed, the first of the first of --types, and so on in turn;
+shapes: those of --shapes, each of all --types. Types: bf16, f16, e4m3, e4m3-promoted.
+--best: besides the planner's choice every candidate of it is timed, all a few times, then the fastest in turns. --times appends a line for
+each candidate: types, sizes, pins, microseconds of it and of cuBLAS.
 
 --candidates: instead, times the kernels that FILE's lines pin ("tile_m=128,tile_n=256,cluster_m=2,...") on every shape, a
 line for each: set, sizes, pins, microseconds of ours and theirs.
@@ -47,7 +50,7 @@ class Ours:
             getattr(library, f"tessera_bench_gemm_{name}").restype = ctypes.c_char_p
         self.handle, name = ctypes.c_void_p(), ctypes.c_char_p()
         self.check(library.tessera_bench_gemm_open(selectors.encode(), ctypes.byref(self.handle), ctypes.byref(name)))
-        self.name = name.value.decode()
+        self.name, self.selectors = name.value.decode(), selectors
 
     def check(self, error):
         if error is not None:
@@ -114,14 +117,22 @@ def layers(seed, count):
 
 def cells(arguments):
     sets = arguments.sets.split(",")
+    types = [(word.removesuffix("-promoted"), "promoted" if word.endswith("-promoted") else "fast") for word in arguments.types.split(",")]
     if "layers" in sets:
-        yield from (("layers", "bf16", "fast", *shape) for shape in layers(arguments.seed, arguments.count))
+        yield from (("layers", *types[i % len(types)], *shape) for i, shape in enumerate(layers(arguments.seed, arguments.count)))
+    if "shapes" in sets:
+        shapes = [tuple(map(int, text.split("x"))) for text in arguments.shapes.split(",")]
+        yield from (("shapes", *of, *shape) for shape in shapes for of in types)
     if "large" in sets:
         yield from (("large", "bf16", "fast", *shape) for shape in LARGE)
     if "fp8" in sets:
         yield from (("fp8", "e4m3", accumulation, *shape) for accumulation in ("fast", "promoted") for shape in LARGE)
     if "small" in sets:
         yield from (("small", "bf16", "fast", *shape) for shape in SMALL)
+
+
+def types_of(dtype, accumulation):
+    return dtype if dtype != "e4m3" else f"{dtype} {accumulation}"
 
 
 def table(library, arguments, flush):
@@ -137,8 +148,7 @@ def table(library, arguments, flush):
         (mine,), theirs = cell.measure([ours], arguments.repeat, flush)
         ratios.setdefault(name, []).append(theirs / mine)
         rates = [2e-6 * m * n * k / us for us in (mine, theirs)]
-        types = dtype if dtype != "e4m3" else f"{dtype} {accumulation}"
-        lines.append(f"| {name} | {types} | {m} | {n} | {k} | {mine:.1f} | {theirs:.1f} | {rates[0]:.0f} | {rates[1]:.0f} | "
+        lines.append(f"| {name} | {types_of(dtype, accumulation)} | {m} | {n} | {k} | {mine:.1f} | {theirs:.1f} | {rates[0]:.0f} | {rates[1]:.0f} | "
                      f"{theirs / mine:.3f} | {ours.name} |")
         print(lines[-1], flush=True)
     lines.append("")
@@ -191,8 +201,8 @@ def candidates_of(library, cell):
 
 
 def best(library, arguments, flush):
-    lines = ["| M | N | K | choice | us | best candidate | us | choice over best | cuBLAS us | cuBLAS over choice | over best |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| types | M | N | K | choice | us | best candidate | us | choice over best | cuBLAS us | cuBLAS over choice | over best |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     short = lambda ours: ours.name.replace("tessera_gemm_sm90a_", "")
     ratios = []
@@ -201,18 +211,22 @@ def best(library, arguments, flush):
         kernels = candidates_of(library, cell)
         for ours in kernels:
             cell.check(ours)
-        first, _ = cell.measure(kernels, 4, flush)
+        first, theirs = cell.measure(kernels, 4, flush)
+        if arguments.times:
+            with open(arguments.times, "a") as file:
+                for ours, us in zip(kernels, first):
+                    file.write(f"{types_of(dtype, accumulation).replace(' ', '-')} {m} {n} {k} {ours.selectors} {us:.2f} {theirs:.2f}\n")
         near = sorted(range(1, len(kernels)), key=lambda i: first[i])[:NEAR]
         near = [kernels[0], *(kernels[i] for i in near)]
         mine, theirs = cell.measure(near, arguments.repeat, flush)
         least = min(range(len(near)), key=lambda i: mine[i])
         ratios.append((mine[0] / mine[least], theirs / mine[0], theirs / mine[least]))
-        lines.append(f"| {m} | {n} | {k} | {short(near[0])} | {mine[0]:.1f} | {short(near[least]) if least else ''} | "
+        lines.append(f"| {types_of(dtype, accumulation)} | {m} | {n} | {k} | {short(near[0])} | {mine[0]:.1f} | {short(near[least]) if least else ''} | "
                      f"{mine[least]:.1f} | {ratios[-1][0]:.3f} | {theirs:.1f} | {ratios[-1][1]:.3f} | {ratios[-1][2]:.3f} |")
         print(lines[-1], flush=True)
     mean = [math.exp(sum(map(math.log, column)) / len(ratios)) for column in zip(*ratios)]
     lines += ["", f"{len(ratios)} products: choice over best {mean[0]:.3f}, worst {max(r[0] for r in ratios):.3f}, "
-              f"{sum(r[0] > 1.03 for r in ratios)} above 1.03; cuBLAS over choice {mean[1]:.3f}, least "
+              f"{sum(r[0] > 1.03 for r in ratios)} above 1.03, {sum(r[0] > 1.15 for r in ratios)} above 1.15; cuBLAS over choice {mean[1]:.3f}, least "
               f"{min(r[1] for r in ratios):.3f}, {sum(r[1] < 0.97 for r in ratios)} below 0.97; over best {mean[2]:.3f}, least "
               f"{min(r[2] for r in ratios):.3f}, {sum(r[2] < 0.97 for r in ratios)} below 0.97."]
     print(lines[-1])
@@ -229,6 +243,9 @@ def main():
     parser.add_argument("--best", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=64)
+    parser.add_argument("--types", default="bf16")
+    parser.add_argument("--shapes", default="")
+    parser.add_argument("--times")
     parser.add_argument("--output")
     arguments = parser.parse_args()
     library = ctypes.CDLL(arguments.library)
@@ -238,6 +255,7 @@ def main():
     clocks = subprocess.run(["nvidia-smi", "--query-gpu=clocks.sm,clocks.mem,driver_version", "--format=csv,noheader"],
                             capture_output=True, text=True).stdout.strip()
     drawn = f" --seed {arguments.seed} --count {arguments.count}" if "layers" in arguments.sets else ""
+    drawn += (f" --types {arguments.types}" if arguments.types != "bf16" else "") + (f" --shapes {arguments.shapes}" if arguments.shapes else "")
     head = [f"{torch.cuda.get_device_name()}, {clocks} (SM, memory clock as found, driver), PyTorch {torch.__version__}, "
             f"CUDA {torch.version.cuda}, commit {arguments.commit}", "",
             f"Command: `python3 bench/peers/gemm_vs_cublas.py --library {arguments.library} --sets {arguments.sets} "

@@ -22,8 +22,8 @@ WEIGHTS = """| m x n x k | format | tessera us | TFLOP/s | read us | of the read
 DRAWN = """| set | types | M | N | K | tessera us | cuBLAS us | tessera TFLOP/s | cuBLAS TFLOP/s | ratio | kernel |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
-CHOICE = """| M | N | K | choice | us | best candidate | us | choice over best | cuBLAS us | cuBLAS over choice | over best |
-|---|---|---|---|---|---|---|---|---|---|---|
+CHOICE = """| types | M | N | K | choice | us | best candidate | us | choice over best | cuBLAS us | cuBLAS over choice | over best |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -60,7 +60,7 @@ class Bars(unittest.TestCase):
 
     def test_drawn_products_and_the_choice(self):
         drawn = "| layers | bf16 | 384 | 6144 | 4096 | 30.0 | 29.0 | 1 | 1 | 0.967 | k |\n| layers | bf16 | 8 | 6144 | 4096 | 20.0 | 24.0 | 1 | 1 | 1.200 | k |\n"
-        chosen = "| 8 | 6144 | 4096 | a | 20.0 | b | 19.8 | 1.010 | 24.0 | 1.2 | 1.21 |\n| 9 | 6144 | 4096 | a | 24.0 | b | 20.0 | 1.200 | 24.0 | 1.0 | 1.2 |\n"
+        chosen = "| bf16 | 8 | 6144 | 4096 | a | 20.0 | b | 19.8 | 1.010 | 24.0 | 1.2 | 1.21 |\n| e4m3 fast | 9 | 6144 | 4096 | a | 24.0 | b | 20.0 | 1.200 | 24.0 | 1.0 | 1.2 |\n"
         found = list(self.found({"drawn-1": DRAWN + drawn, "choice-1": CHOICE + chosen}).values())[12:]
         self.assertEqual(found, ["missed", "met", "missed", "missed"])
 
