@@ -26,10 +26,10 @@ def cases(shim, has_deep_gemm):
     found += [Case(f"weights-few-{i}", "weights_4_bit.py", (*ours, "--nk", nk, "--m", "1,16,32,64"), 70) for i, nk in enumerate(WEIGHTS_NK)]
     found += [Case(f"weights-{word}", "weights_4_bit.py", (*ours, "--format", word, "--nk", "8192x8192,7168x16384", "--m", "1,16,64,4096"), 60)
               for word in ("mxfp4", "nvfp4", "int4", "int4z")]
-    found += [Case(f"drawn-{seed}", "gemm_vs_cublas.py", (*ours, "--sets", "layers", "--seed", str(seed), "--count", "42", "--repeat", "10"), 60)
+    found += [Case(f"drawn-{seed}", "gemm_vs_cublas.py", (*ours, "--sets", "layers", "--seed", str(seed), "--count", "42", "--repeat", "10"), 40)
               for seed in SEEDS]
     return found + [Case(f"choice-{seed}", "gemm_vs_cublas.py",
-                         (*ours, "--sets", "layers", "--seed", str(seed), "--count", "16", "--types", TYPES, "--repeat", "10", "--best"), 180) for seed in SEEDS]
+                         (*ours, "--sets", "layers", "--seed", str(seed), "--count", "16", "--types", TYPES, "--repeat", "10", "--best"), 100) for seed in SEEDS]
 
 
 def shape(text):

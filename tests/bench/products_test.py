@@ -78,7 +78,7 @@ class Cases(unittest.TestCase):
     def test_lists_and_goes_on(self):
         with program(PRODUCTS) as products:
             self.assertIn(f"{len(cases('x', False))} cases", products.run("--dry-run")[0])
-            words = ("--only", "drawn", "--seconds", "70")
+            words = ("--only", "drawn", "--seconds", "50")
             self.assertEqual(products.run(*words)[1], 3)
             self.assertEqual(products.run(*words)[1], 0)
             self.assertEqual(len(products.calls()), 2)
