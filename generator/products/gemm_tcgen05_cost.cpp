@@ -13,16 +13,40 @@ namespace {
 constexpr double kSms = kBlackwell.sms;
 constexpr double kLaunchCycles = 5000;         // a launch, the first copy, the last store: an estimate
 constexpr double kSmemBytesPerCycle = 128;     // of one SM
-constexpr double kL2BytesPerCycle = 64;        // of one SM
+constexpr double kL2BytesPerCycle = 6768;      // of all SMs: 13.3 TB/s
+constexpr double kL2BytesOfSm = 125;           // of one SM, at most
+constexpr double kScaleCopyCycles = 51;        // of a tile of scales to Tensor Memory
 constexpr double kMemoryBytesPerCycle = 4300;  // all SMs
 constexpr double kStoreBytesPerCycle = 32;     // of a tile of D, through shared memory
 constexpr double kLoadedColumns = 8;           // of TMEM in registers, 128 lanes: cycles a column, inverse
-constexpr double kStepCycles = 24;             // barriers of a step that nothing covers
+constexpr double kStepCycles = 24;             // barriers of a step that nothing covers, of each pair
 constexpr double kSplitCycles = 4000;          // barriers of the cluster, and no second tile for its CTAs
 constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
 double ceil_of(double value, double unit) { return std::ceil(value / unit); }
+
+// What a CTA asks the L2 for in a step: of what CTAs of its cluster share, its part.
+double asked_bytes(const Config& c) {
+  double bytes = 0;
+  for (const bool is_of_lanes : {true, false}) {
+    const int matrices = is_of_lanes ? 1 : gemm_tcgen05::products(c);
+    const double parts =
+        gemm_tcgen05::scale_parts_of_rows(c, is_of_lanes) * gemm_tcgen05::scale_parts_of_k(c, is_of_lanes);
+    bytes += matrices * gemm_tcgen05::loaded_rows(c, is_of_lanes) * gemm_tcgen05::kStepBytes;
+    if (gemm_tcgen05::is_scaled(c))
+      bytes += matrices * gemm_tcgen05::scale_slot_bytes(c, is_of_lanes ? 1 : gemm_tcgen05::column_blocks(c)) / parts;
+  }
+  return bytes;
+}
+
+// A grid of pairs has one for every two multiprocessors; of larger clusters that walk through tiles it has as many as a
+// device with that many multiprocessors is sure to hold.
+double clusters_at_once(const Config& c) {
+  const int size = gemm_tcgen05::cluster_size(c);
+  if (size <= 2 || c.split_k > 1) return std::floor(kSms / size);
+  return std::floor(hopper_clusters_at_once(size) * kSms / kHopper.sms);
+}
 
 }  // namespace
 
@@ -35,21 +59,24 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
 
   const double from_smem = (gemm_tcgen05::kLanes + own_rows) * gemm_tcgen05::kChunkBytes / kSmemBytesPerCycle;
   const double tensor = products_of_tile * gemm_tcgen05::kChunks * std::max(columns / 2, from_smem);
-  const double asked =
-      (gemm_tcgen05::kLanes + products_of_tile * own_rows) * gemm_tcgen05::kStepBytes +
-      gemm_tcgen05::scale_slot_bytes(c, 1 + gemm_tcgen05::products(c) * gemm_tcgen05::column_blocks(c));
-  const double products = steps * std::max(tensor + kStepCycles, asked / kL2BytesPerCycle);
+  const double scale_copies =
+      gemm_tcgen05::is_scaled(c)
+          ? gemm_tcgen05::scale_tiles(c) * (1 + products_of_tile * gemm_tcgen05::column_blocks(c)) * kScaleCopyCycles
+          : 0;
 
   const double stored = gemm_tcgen05::kLanes * columns / c.split_k * dtype_bytes(c.facts.d_dtype) / kStoreBytesPerCycle;
   double store = stored + columns * gemm_tcgen05::kLanes / 32 / kLoadedColumns;
-  if (c.split_k > 1) store += kSplitCycles + gemm_tcgen05::kLanes * columns * 8 / kL2BytesPerCycle;
 
   // Of contiguous groups m counts all rows; each group ends with half a tile on average.
   const bool is_contiguous = c.facts.grouping == Grouping::contiguous;
   const double tiles_m = ceil_of(m, c.tile_m * c.cluster_m);
   const double clusters = (is_contiguous ? tiles_m + l / 2 : tiles_m * l) * ceil_of(n, c.tile_n * c.cluster_n);
-  const double at_once = std::floor(kSms / gemm_tcgen05::cluster_size(c));
+  const double at_once = clusters_at_once(c);
   const double rounds = ceil_of(clusters, at_once);
+  const double l2 =
+      std::min(kL2BytesOfSm, kL2BytesPerCycle / (std::min(clusters, at_once) * gemm_tcgen05::cluster_size(c)));
+  const double products = steps * std::max({tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies, asked_bytes(c) / l2});
+  if (c.split_k > 1) store += kSplitCycles + gemm_tcgen05::kLanes * columns * 8 / l2;
   const double tile = c.accumulators == 2 ? std::max(products, store) : products + store;
   const double computed = rounds * tile + (c.accumulators == 2 ? std::min(products, store) : 0);
 

@@ -3,8 +3,9 @@
 // candidates and promises nothing.
 //
 // An instruction of N columns takes N / 2 cycles for 32 bytes of K, whatever the type, or as long as its operands take
-// to leave shared memory at 128 bytes a cycle: a pair reads half of the columns' operand. A step takes that or as long
-// as the L2 takes to deliver it. With two accumulators a tile's store runs beside the next tile's products.
+// to leave shared memory at 128 bytes a cycle: a pair reads half of the columns' operand. A step takes that, or as long
+// as copies of its scales to Tensor Memory take, or as the L2 takes to deliver it, whose rate all multiprocessors
+// share. With two accumulators a tile's store runs beside the next tile's products.
 #pragma once
 
 #include "spec/gemm_tcgen05.h"

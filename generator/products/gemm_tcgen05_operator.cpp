@@ -1,6 +1,6 @@
-// Candidates are tiles of 128 rows, by one CTA or a pair, tiles of fewer rows with operands that change places, and the
-// K of a tile split over a cluster where there are few tiles. Pins replace the table's values. The score is a model of
-// the time; see gemm_tcgen05_cost.h.
+// Candidates are tiles of 128 rows, by one CTA, a pair or two pairs that share an operand, tiles of fewer rows with
+// operands that change places, and the K of a tile split over a cluster where there are few tiles. Pins replace the
+// table's values. The score is a model of the time; see gemm_tcgen05_cost.h.
 #include "generator/products/gemm_tcgen05_operator.h"
 
 #include <fmt/format.h>
@@ -62,6 +62,8 @@ std::string type_in_full(OperandType type) {
 }
 
 std::string cluster_text(const Config& c) {
+  if (gemm_tcgen05::pairs(c) == 2)
+    return fmt::format(", two pairs that share {}", gemm_tcgen05::sharing_pairs(c, true) == 2 ? 'a' : 'b');
   if (gemm_tcgen05::pair_size(c) == 2) return fmt::format(", pair along {}", gemm_tcgen05::is_swapped(c) ? 'n' : 'm');
   return c.split_k == 1 ? "" : fmt::format(", k in {} parts", c.split_k);
 }
@@ -109,6 +111,10 @@ std::vector<Config> GemmTcgen05Operator::candidates(const Gemm& problem) {
   if (has_many) {
     for (const int tile_n : kColumns)
       for (const int cluster_m : {2, 1}) add(problem, {128, tile_n, cluster_m, 1, 1}, list);
+    for (const int tile_n : {256, 192, 128}) {
+      add(problem, {128, tile_n, 4, 1, 1}, list);
+      add(problem, {128, tile_n, 2, 2, 1}, list);
+    }
     for (const int tile_n : {128, 64, 32})
       for (const int split_k : {2, 4, 8}) add(problem, {128, tile_n, 1, 1, split_k}, list);
   }
@@ -209,11 +215,14 @@ std::string GemmTcgen05Operator::explain(const Config& config, const Verdict& ve
     case Rule::accumulators_out_of_range:
       return fmt::format("{}, 1 or {} allowed", counted(verdict.found, "accumulator"), bound);
     case Rule::cluster_m_out_of_range:
-      return fmt::format("cluster_m {}, at most {} allowed ({})", found, bound,
-                         gemm_tcgen05::is_swapped(config) ? "with few rows a pair lies along n" : "a pair of CTAs");
+      if (!gemm_tcgen05::is_swapped(config))
+        return fmt::format("cluster_m {}, 1, 2 or {} allowed (a pair of CTAs, or two that share b)", found, bound);
+      return fmt::format("cluster_m {}, at most {} allowed (with few rows a pair lies along n)", found, bound);
     case Rule::cluster_n_out_of_range:
       return fmt::format("cluster_n {}, at most {} allowed ({})", found, bound,
-                         gemm_tcgen05::is_swapped(config) ? "a pair of CTAs" : "with 128 rows a pair lies along m");
+                         gemm_tcgen05::is_swapped(config) ? "a pair of CTAs"
+                         : config.cluster_m == 2          ? "two pairs that share a"
+                                                          : "with 128 rows a pair lies along m");
     case Rule::split_k_out_of_range:
       return fmt::format("split_k {}, a power of two up to {} allowed (CTAs of a cluster)", found, bound);
     case Rule::split_k_of_pair:

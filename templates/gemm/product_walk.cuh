@@ -9,7 +9,8 @@
 // another, and a walk adds up the groups' tiles on its way. Contiguous groups stand one behind the other in A and D,
 // masked ones each at the beginning of a matrix of m rows. A contiguous group's scales begin with a tile of their own.
 //
-// The pair of a cluster lies along m or n; CTAs of a split K have the same tile.
+// The pair of a cluster lies along m or n, a second pair along m (cluster_m 4) or n (cluster_m 2, cluster_n 2); CTAs of
+// a split K have the same tile.
 #pragma once
 
 #include "common/parts.cuh"
@@ -62,7 +63,16 @@ struct Walk {
     find_group();
   }
 
-  __device__ __forceinline__ int pair_rank() const { return pair_size(W) == 1 ? 0 : rank; }
+  __device__ __forceinline__ int pair_rank() const { return pair_size(W) == 1 ? 0 : pairs(W) == 1 ? rank : rank % 2; }
+  // The rank of the pair's even CTA in the cluster.
+  __device__ __forceinline__ int even_rank() const { return pairs(W) == 1 ? 0 : rank & ~1; }
+  // Which of the cluster's pairs this CTA is in.
+  __device__ __forceinline__ int pair_index() const { return pairs(W) == 1 ? 0 : rank / 2; }
+  // The CTA's place among those of the cluster along m, and along n.
+  __device__ __forceinline__ int rank_m() const { return pairs(W) == 1 ? pair_rank() : rank % W.cluster_m; }
+  __device__ __forceinline__ int rank_n() const {
+    return pairs(W) > 1 ? rank / W.cluster_m : W.is_pair_along_n ? pair_rank() : 0;
+  }
   __device__ __forceinline__ int k_part() const { return W.split_k == 1 ? 0 : rank; }
 
   static __device__ __forceinline__ int steps_of(int k) { return k / W.tile_k + (k % W.tile_k != 0 ? 1 : 0); }
@@ -112,8 +122,8 @@ struct Walk {
     const int along = raster * W.raster + in_raster % height, across = in_raster / height;
     const int m = W.is_along_n ? across : along, n = W.is_along_n ? along : across;
     // Lanes of the pair's CTAs stand side by side.
-    const int row = W.is_pair_along_n ? m * W.tile_m : (m * W.cluster_m + pair_rank()) * W.tile_m;
-    const int b_row = W.is_pair_along_n ? (n * W.cluster_n + pair_rank()) * W.tile_n : n * W.tile_n;
+    const int row = W.is_pair_along_n ? m * W.tile_m : (m * W.cluster_m + rank_m()) * W.tile_m;
+    const int b_row = W.cluster_n > 1 ? (n * W.cluster_n + rank_n()) * W.tile_n : n * W.tile_n;
     constexpr bool kIsContiguous = W.grouping == Grouping::contiguous;
     const int row_blocks = (p.m + kTileRows - 1) / kTileRows;
     return {.a_row = first_row + row,

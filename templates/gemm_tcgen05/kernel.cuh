@@ -19,14 +19,18 @@
 
 namespace tessera::gemm_tcgen05 {
 
-// One thread. Full barriers take the arrival that announces their bytes, empty ones and those of full sums a commit,
-// those of empty sums every storing warp of the pair.
+// One thread. Full barriers take the arrival that announces their bytes, those of full sums a commit, empty ones one of
+// each pair of the cluster, those of empty sums every storing warp of the pair.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
 #pragma unroll
-  for (int i = 0; i < kOffsets.count; ++i)
-    ptx::mbarrier_init(smem + kOffsets.full[i], i >= kOffsets.sums_empty.index ? kStoreWarps * pair_size(C) : 1);
+  for (int i = 0; i < kOffsets.count; ++i) {
+    const bool is_empty = i >= kOffsets.empty.index && i < kOffsets.empty.index + C.stages;
+    ptx::mbarrier_init(smem + kOffsets.full[i], i >= kOffsets.sums_empty.index ? kStoreWarps * pair_size(C)
+                                                : is_empty                     ? pairs(C)
+                                                                               : 1);
+  }
   ptx::fence_mbarrier_init();
 }
 

@@ -1,8 +1,8 @@
 // The multiplying warp: waits for a slot of the ring, copies its scales to Tensor Memory, issues the products.
 //
 // One lane issues everything, because a commit tracks what its own thread has issued. A slot of the ring is free once
-// its products are complete: their commit says so to the producers of both CTAs of a pair. Copies of scales come before
-// the products that read them in the order of issue; that a copy waits for earlier products which still read its
+// its products are complete: their commit says so to the producers of all CTAs of the cluster. Copies of scales come
+// before the products that read them in the order of issue; that a copy waits for earlier products which still read its
 // columns the manual does not promise, so the scales have slots of their own, and where there are fewer than the ring
 // has, the lane waits for the products of the slot's last use.
 //
@@ -133,23 +133,25 @@ struct Multiplier {
     return left >= tile_k(C) ? kChunks : max((left + chunk_k(C) - 1) / chunk_k(C), 1);
   }
 
-  static __device__ __forceinline__ void commit(unsigned barrier) {
+  // An arrival in every CTA of a mask; without a pair, in this one.
+  static __device__ __forceinline__ void commit(unsigned barrier, int ctas) {
     if constexpr (kPair == 2) {
-      ptx::tcgen05_commit_multicast<2>(barrier, 3);
+      ptx::tcgen05_commit_multicast<2>(barrier, static_cast<unsigned short>(ctas));
     } else {
       ptx::tcgen05_commit<1>(barrier);
     }
   }
 
   // Until slot `ring` is full, its scales mended. The odd CTA of a pair does nothing else.
-  __device__ __forceinline__ void receive(const common::RingPosition<C.stages>& ring, int step, bool is_odd) const {
+  __device__ __forceinline__ void receive(const common::RingPosition<C.stages>& ring, int step, bool is_odd,
+                                          int even_rank) const {
     if constexpr (has_scale_barriers(C)) {
       ptx::mbarrier_wait_parity(barriers.scales[ring.slot], ring.parity);
       if constexpr (reads_past_k(C)) mend_scales(ring.slot, step);
       __syncwarp();
       const unsigned peer_scales = barriers.peer_scales[ring.slot];
       if (is_odd) {
-        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive_release_cluster(ptx::mapa(peer_scales, 0));
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive_release_cluster(ptx::mapa(peer_scales, even_rank));
         return;
       }
       ptx::mbarrier_wait_parity_acquire_cluster(peer_scales, ring.parity);
@@ -192,6 +194,9 @@ __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigne
   const Multiplier<C> multiplier{smem, tmem, p.k};
   const Barriers& barriers = multiplier.barriers;
   const bool is_odd = schedule.pair_rank() != 0;
+  const int even_rank = schedule.even_rank();
+  constexpr int kAllCtas = (1 << pair_size(C) * pairs(C)) - 1;  // of the cluster: all read what each one loads
+  const int own_pair = 3 << even_rank;
   if (is_odd && !has_scale_barriers(C)) return;
   const bool is_issuer = ptx::elect_sync();
   common::RingPosition<C.stages> ring;
@@ -207,7 +212,7 @@ __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigne
     }
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
-      multiplier.receive(ring, step, is_odd);
+      multiplier.receive(ring, step, is_odd, even_rank);
       if (is_issuer && !is_odd) {
         ptx::tcgen05_fence_after_thread_sync();
         unsigned scales = 0;
@@ -219,12 +224,12 @@ __device__ __forceinline__ void multiply(const Params& p, unsigned smem, unsigne
         for (int i = 0; i < products(C); ++i)
           multiplier.multiply(i, ring.slot, tmem + sums.slot * sum_columns(C) + i * columns(C), scales,
                               multiplier.chunks_of(step), first_column, step > schedule.k_begin);
-        Multiplier<C>::commit(barriers.empty[ring.slot]);
+        Multiplier<C>::commit(barriers.empty[ring.slot], kAllCtas);
       }
       __syncwarp();
       ring.advance();
     }
-    if (is_issuer && !is_odd) Multiplier<C>::commit(barriers.sums_full[sums.slot]);
+    if (is_issuer && !is_odd) Multiplier<C>::commit(barriers.sums_full[sums.slot], own_pair);
     __syncwarp();
     sums.advance();
   }

@@ -37,12 +37,12 @@ __device__ __forceinline__ void load_sums(float (&v)[kCount], unsigned address) 
 
 // After the warp's last load: the accumulator of this barrier may be written again.
 template <Config C>
-__device__ __forceinline__ void release_sums(unsigned barrier) {
+__device__ __forceinline__ void release_sums(unsigned barrier, int even_rank) {
   ptx::tcgen05_fence_before_thread_sync();
   __syncwarp();
   if (threadIdx.x % 32 != 0) return;
   if constexpr (pair_size(C) == 2) {
-    ptx::mbarrier_arrive_release_cluster(ptx::mapa(barrier, 0));
+    ptx::mbarrier_arrive_release_cluster(ptx::mapa(barrier, even_rank));
   } else {
     ptx::mbarrier_arrive(barrier);
   }
@@ -131,7 +131,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
     const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * sum_columns(C);
     if constexpr (C.split_k > 1) {
       share_sums<C>(smem, from, warp * 32 + epilogue.lane);
-      release_sums<C>(barriers.sums_empty[sums.slot]);
+      release_sums<C>(barriers.sums_empty[sums.slot], schedule.even_rank());
       ptx::cluster_arrive();
       ptx::cluster_wait();
     }
@@ -147,7 +147,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
         } else {
           load_gated<C>(v, up, from, column);
         }
-        if (column + kPanel == stored_columns(C)) release_sums<C>(barriers.sums_empty[sums.slot]);
+        if (column + kPanel == stored_columns(C)) release_sums<C>(barriers.sums_empty[sums.slot], schedule.even_rank());
       }
       const int b_row = columns_of_d(C, tile.b_row);
       const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;

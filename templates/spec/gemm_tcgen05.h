@@ -28,7 +28,9 @@
 // The instruction multiplies 128 rows, TMEM's lanes, by 16 to 256 rows of the other operand, TMEM's columns. With
 // tile_m = 128 the lanes are rows of A; with fewer rows the operands change places: the lanes are 128 rows of B, and a
 // tile of D is stored transposed. A pair of CTAs (cluster_m = 2; cluster_n = 2 with changed places) has 128 lanes each,
-// and each holds one half of the other operand: one CTA of the pair issues for both.
+// and each holds one half of the other operand: one CTA of the pair issues for both. Two pairs may be a cluster: along
+// m (cluster_m = 4) they share the columns' operand, along n (cluster_m = 2, cluster_n = 2) the lanes'. Of what is
+// shared each CTA loads a half, into its own memory and that of the CTA of the other pair that has the same rows.
 //
 // A CTA takes tiles in turn and walks along K in steps of 128 bytes of shared memory a row. Warp 0 (load) loads A, B
 // and scales into a ring of `stages` slots; warp 1 (multiply) copies scales to TMEM and issues the products; warp 2
@@ -81,10 +83,10 @@ struct Config {
   int tile_n = 128;      // rows of B
   int stages = 5;        // slots of the ring
   int accumulators = 2;  // tiles in Tensor Memory
-  int cluster_m = 1;     // 2: a pair of CTAs
-  int cluster_n = 1;     // 2: a pair of CTAs, with operands that have changed places
-  int split_k = 1;       // CTAs that share the K of a tile
-  int raster = 8;        // tiles of clusters along M that are walked before the next one along N
+  int cluster_m = 1;     // 2: a pair of CTAs; 4: two pairs that share rows of B
+  int cluster_n = 1;  // 2: a pair of CTAs, with operands that have changed places; else two pairs that share rows of A
+  int split_k = 1;    // CTAs that share the K of a tile
+  int raster = 8;     // tiles of clusters along M that are walked before the next one along N
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -115,10 +117,10 @@ enum class Rule {
   tile_n_of_few_rows,         // tile_n; 128, which it must be with tile_m < 128
   columns_not_multiple,       // the smaller operand's rows of a tile; the multiple that they must be
   columns_out_of_range,       // the same; 256 (N of the instruction)
-  part_of_panel,              // rows of the smaller operand that a CTA loads; the rows of a panel, MN-major
+  part_of_panel,              // rows of an operand that a CTA loads; the rows of a panel, MN-major
   stages_out_of_range,        // stages; 16
   accumulators_out_of_range,  // accumulators; 2
-  cluster_m_out_of_range,     // cluster_m; the most that is allowed
+  cluster_m_out_of_range,     // cluster_m; the most that is allowed, of 1, 2 and 4
   cluster_n_out_of_range,     // cluster_n; the most that is allowed
   split_k_out_of_range,       // split_k; 8
   split_k_of_pair,            // split_k; 1
@@ -152,7 +154,12 @@ TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
   return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4 || (is_integer(c) && !stores_sums(c));
 }
 TESSERA_HD constexpr int products(const Config& c) { return c.facts.gate == Gate::dual ? 2 : 1; }
-TESSERA_HD constexpr int cluster_size(const Config& c) { return pair_size(c) * c.split_k; }
+TESSERA_HD constexpr int cluster_size(const Config& c) { return c.cluster_m * c.cluster_n * c.split_k; }
+// Pairs in a cluster, and those that have the same rows of an operand.
+TESSERA_HD constexpr int pairs(const Config& c) { return c.cluster_m * c.cluster_n / pair_size(c); }
+TESSERA_HD constexpr int sharing_pairs(const Config& c, bool is_of_lanes) {
+  return is_swapped(c) ? 1 : is_of_lanes ? c.cluster_n : c.cluster_m / pair_size(c);
+}
 TESSERA_HD constexpr int num_threads(const Config&) { return 32 * (kFirstStoreWarp + kStoreWarps); }
 
 TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.facts.b_type : c.facts.a_type; }
@@ -191,6 +198,10 @@ TESSERA_HD constexpr int chunk_stride_bytes(const Config& c, bool is_of_lanes) {
 }
 // Of an operand whose values are unpacked on their way to shared memory.
 TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < smem_bits(c); }
+// Rows of an operand that a CTA loads, for itself and the CTA of the other pair where they share them.
+TESSERA_HD constexpr int loaded_rows(const Config& c, bool is_of_lanes) {
+  return (is_of_lanes ? kLanes : column_rows(c)) / sharing_pairs(c, is_of_lanes);
+}
 // Bytes that a copy of `rows` rows of one step counts at its barrier: those that it reads.
 TESSERA_HD constexpr int operand_bytes(const Config& c, OperandType type, int rows) {
   return rows * kStepBytes / smem_bits(c) * operand_bits(type);
@@ -203,6 +214,20 @@ TESSERA_HD constexpr int column_blocks(const Config& c) { return (columns(c) + k
 // The rows of scales of one operand in one step: 512 bytes for each tile.
 TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int row_blocks) {
   return is_scaled(c) ? row_blocks * scale_tiles(c) * kTileBytes : 0;
+}
+// CTAs that want the same scales and load a part of them each, if there are as many parts: in a cluster of two pairs.
+// Those of the columns are wanted whole by both CTAs of a pair.
+TESSERA_HD constexpr int scale_sharers(const Config& c, bool is_of_lanes) {
+  return pairs(c) == 1 ? 1 : sharing_pairs(c, is_of_lanes) * (is_of_lanes ? 1 : pair_size(c));
+}
+// Parts of one step's scales: first by row blocks, then by tiles along K.
+TESSERA_HD constexpr int scale_parts_of_rows(const Config& c, bool is_of_lanes) {
+  const int row_blocks = is_of_lanes ? 1 : column_blocks(c), sharers = scale_sharers(c, is_of_lanes);
+  return sharers < row_blocks ? sharers : row_blocks;
+}
+TESSERA_HD constexpr int scale_parts_of_k(const Config& c, bool is_of_lanes) {
+  const int sharers = scale_sharers(c, is_of_lanes) / scale_parts_of_rows(c, is_of_lanes);
+  return sharers < scale_tiles(c) ? sharers : scale_tiles(c);
 }
 // Columns of TMEM that the scales of one step take: four for each tile.
 TESSERA_HD constexpr int scale_columns(const Config& c) {
@@ -375,8 +400,10 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
   const int unit = is_scaled(c) ? 64 : 16 * pair_size(c);
   if (columns(c) < unit || columns(c) % unit != 0) return {Rule::columns_not_multiple, columns(c), unit};
   if (columns(c) > 256) return {Rule::columns_out_of_range, columns(c), 256};
-  if (is_mn_major(c, false) && column_rows(c) % panel_rows(c) != 0)
-    return {Rule::part_of_panel, column_rows(c), panel_rows(c)};
+  for (const bool is_of_lanes : {true, false}) {
+    if (is_mn_major(c, is_of_lanes) && loaded_rows(c, is_of_lanes) % panel_rows(c) != 0)
+      return {Rule::part_of_panel, loaded_rows(c, is_of_lanes), panel_rows(c)};
+  }
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
   if (c.accumulators < 1 || c.accumulators > 2) return {Rule::accumulators_out_of_range, c.accumulators, 2};
   if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
@@ -384,8 +411,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
-  const int most_m = is_swapped(c) ? 1 : 2, most_n = is_swapped(c) ? 2 : 1;
-  if (c.cluster_m < 1 || c.cluster_m > most_m) return {Rule::cluster_m_out_of_range, c.cluster_m, most_m};
+  const int most_m = is_swapped(c) ? 1 : 4, most_n = is_swapped(c) || c.cluster_m == 2 ? 2 : 1;
+  if (c.cluster_m < 1 || c.cluster_m > most_m || c.cluster_m == 3)
+    return {Rule::cluster_m_out_of_range, c.cluster_m, most_m};
   if (c.cluster_n < 1 || c.cluster_n > most_n) return {Rule::cluster_n_out_of_range, c.cluster_n, most_n};
   if (c.split_k != 1 && c.split_k != 2 && c.split_k != 4 && c.split_k != 8)
     return {Rule::split_k_out_of_range, c.split_k, kMaxClusterSize};
@@ -439,13 +467,14 @@ inline constexpr Role kRoles[] = {
 
 TESSERA_HD constexpr TmaBox operand_box(const Config& c, bool is_of_lanes) {
   if (is_mn_major(c, is_of_lanes)) return {{panel_rows(c), tile_k(c), 1}};
-  return {{tile_k(c), is_of_lanes ? kLanes : column_rows(c), 1}};
+  return {{tile_k(c), loaded_rows(c, is_of_lanes), 1}};
 }
 TESSERA_HD constexpr TmaBox a_box(const Config& c) { return operand_box(c, !is_swapped(c)); }
 TESSERA_HD constexpr TmaBox b_box(const Config& c) { return operand_box(c, is_swapped(c)); }
 // Scales by 16 bits: a tile is 256 of them.
 TESSERA_HD constexpr TmaBox scale_box(const Config& c, bool is_of_lanes) {
-  return {{kTileBytes / 2, scale_tiles(c), is_of_lanes ? 1 : column_blocks(c)}};
+  return {{kTileBytes / 2, scale_tiles(c) / scale_parts_of_k(c, is_of_lanes),
+           (is_of_lanes ? 1 : column_blocks(c)) / scale_parts_of_rows(c, is_of_lanes)}};
 }
 TESSERA_HD constexpr TmaBox d_box(const Config& c) {
   return is_swapped(c) ? TmaBox{{kStoreRows, panel_columns(c), 1}} : TmaBox{{panel_columns(c), kStoreRows, 1}};

@@ -42,7 +42,10 @@ TESSERA_HD constexpr int chunk_k(const ProductFacts& f) { return tile_k(f) / kCh
 
 // Whether B gives an instruction its rows.
 TESSERA_HD constexpr bool is_swapped(const ProductTiles& t) { return t.tile_m < kLanes; }
-TESSERA_HD constexpr int pair_size(const ProductTiles& t) { return is_swapped(t) ? t.cluster_n : t.cluster_m; }
+// CTAs that an instruction works in.
+TESSERA_HD constexpr int pair_size(const ProductTiles& t) {
+  return (is_swapped(t) ? t.cluster_n : t.cluster_m) > 1 ? 2 : 1;
+}
 // Columns of an accumulator: N of the instruction. And rows of the columns' operand that one CTA loads.
 TESSERA_HD constexpr int columns(const ProductTiles& t) { return is_swapped(t) ? t.tile_m : t.tile_n; }
 TESSERA_HD constexpr int column_rows(const ProductTiles& t) { return columns(t) / pair_size(t); }

@@ -21,7 +21,11 @@ struct ProductWalk {
   TESSERA_HD friend constexpr bool operator==(const ProductWalk&, const ProductWalk&) = default;
 };
 
-TESSERA_HD constexpr int pair_size(const ProductWalk& w) { return w.is_pair_along_n ? w.cluster_n : w.cluster_m; }
-TESSERA_HD constexpr int cluster_size(const ProductWalk& w) { return pair_size(w) * w.split_k; }
+TESSERA_HD constexpr int pair_size(const ProductWalk& w) {
+  return (w.is_pair_along_n ? w.cluster_n : w.cluster_m) > 1 ? 2 : 1;
+}
+TESSERA_HD constexpr int cluster_size(const ProductWalk& w) { return w.cluster_m * w.cluster_n * w.split_k; }
+// Pairs of CTAs in a cluster: ranks 2 i and 2 i + 1 are one.
+TESSERA_HD constexpr int pairs(const ProductWalk& w) { return w.cluster_m * w.cluster_n / pair_size(w); }
 
 }  // namespace tessera::gemm

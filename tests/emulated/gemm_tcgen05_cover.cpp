@@ -59,7 +59,9 @@ std::vector<Fields> type_pairs() {
 std::vector<std::vector<Fields>> dimensions() {
   std::vector<std::vector<Fields>> all{type_pairs()};
   all.push_back({{{"tile_m", "128"}, {"cluster_m", "1"}, {"split_k", "1"}},
-                 {{"tile_m", "128"}, {"cluster_m", "2"}},
+                 {{"tile_m", "128"}, {"cluster_m", "2"}, {"cluster_n", "1"}},
+                 {{"tile_m", "128"}, {"cluster_m", "4"}},
+                 {{"tile_m", "128"}, {"cluster_m", "2"}, {"cluster_n", "2"}},
                  {{"tile_n", "128"}, {"cluster_n", "1"}, {"split_k", "1"}},
                  {{"tile_n", "128"}, {"cluster_n", "2"}},
                  {{"tile_m", "128"}, {"cluster_m", "1"}, {"split_k", "2"}}});

@@ -102,6 +102,35 @@ TEST_CASE("tcgen05 products: what memory holds") {
   CHECK(gemm_tcgen05::operand_bytes(mxfp8, OperandType::mxfp6_e3m2, 128) == 128 * 96);
 }
 
+TEST_CASE("tcgen05 products: what two pairs share is loaded in parts") {
+  // Pairs along m have the same columns: each CTA loads a half of its half, and a part of all columns' scales.
+  const ProductFacts nvfp4{.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4};
+  const Config along_m{.facts = nvfp4, .tile_n = 256, .stages = 4, .accumulators = 1, .cluster_m = 4};
+  CHECK(gemm_tcgen05::cluster_size(along_m) == 4);
+  CHECK(gemm_tcgen05::pair_size(along_m) == 2);
+  CHECK(gemm_tcgen05::column_rows(along_m) == 128);
+  CHECK(gemm_tcgen05::a_box(along_m).extents[1] == 128);
+  CHECK(gemm_tcgen05::b_box(along_m).extents[1] == 64);
+  CHECK(gemm_tcgen05::scale_box(along_m, true).extents[1] == 4);
+  CHECK(gemm_tcgen05::scale_box(along_m, false).extents[1] == 2);  // of 4 tiles along k
+  CHECK(gemm_tcgen05::scale_box(along_m, false).extents[2] == 1);  // of 2 row blocks
+  // Pairs along n have the same lanes; the columns' scales are those of a pair.
+  const Config along_n{.facts = nvfp4, .tile_n = 256, .stages = 4, .accumulators = 1, .cluster_m = 2, .cluster_n = 2};
+  CHECK(gemm_tcgen05::a_box(along_n).extents[1] == 64);
+  CHECK(gemm_tcgen05::b_box(along_n).extents[1] == 128);
+  CHECK(gemm_tcgen05::scale_box(along_n, true).extents[1] == 2);
+  CHECK(gemm_tcgen05::scale_box(along_n, false).extents[1] == 4);
+  CHECK(gemm_tcgen05::scale_box(along_n, false).extents[2] == 1);
+  // A step of mxfp8 has two tiles of the columns' scales, fewer than CTAs that want them.
+  const Config mxfp8{.facts = {.a_type = OperandType::mxfp8_e4m3, .b_type = OperandType::mxfp8_e4m3},
+                     .tile_n = 256,
+                     .stages = 4,
+                     .accumulators = 1,
+                     .cluster_m = 4};
+  CHECK(gemm_tcgen05::scale_box(mxfp8, false).extents[1] == 1);
+  CHECK(gemm_tcgen05::scale_box(mxfp8, false).extents[2] == 1);
+}
+
 TEST_CASE("tcgen05 products: a wrong pairing is refused with both sides") {
   CHECK(refusal({{"dtype", "nvfp4"}, {"b_dtype", "mxfp4"}}) ==
         "gemm nvfp4 x mxfp4: a is nvfp4 (e2m1 values, scales ue4m3, one for 16 along k), b is mxfp4 (e2m1 values, "
@@ -200,8 +229,13 @@ TEST_CASE("tcgen05 products: every rule says value, bound and remedy") {
   CHECK(says({{"tile_n", "272"}}) == "tile_n 272, at most 256 allowed (N of the instruction)");
   CHECK(says({{"stages", "1"}}) == "1 stage, 2 to 16 allowed");
   CHECK(says({{"accumulators", "3"}}) == "3 accumulators, 1 or 2 allowed");
-  CHECK(says({{"cluster_m", "4"}}) == "cluster_m 4, at most 2 allowed (a pair of CTAs)");
+  CHECK(says({{"cluster_m", "3"}}) == "cluster_m 3, 1, 2 or 4 allowed (a pair of CTAs, or two that share b)");
   CHECK(says({{"cluster_n", "2"}}) == "cluster_n 2, at most 1 allowed (with 128 rows a pair lies along m)");
+  CHECK(says({{"cluster_m", "2"}, {"cluster_n", "3"}}) == "cluster_n 3, at most 2 allowed (two pairs that share a)");
+  CHECK(says({{"dtype", "e4m3"}, {"b_layout", "mn"}, {"tile_n", "256"}, {"cluster_m", "4"}}) ==
+        "64 rows of an operand with layout mn in a CTA, a multiple of 128 needed (128 bytes, swizzle span)");
+  CHECK(says({{"split_k", "2"}, {"cluster_m", "4"}}) ==
+        "split_k 2, 1 allowed with a pair of CTAs: take cluster_m and cluster_n 1");
   CHECK(says({{"tile_m", "32"}, {"cluster_m", "2"}}) ==
         "cluster_m 2, at most 1 allowed (with few rows a pair lies along n)");
   CHECK(says({{"split_k", "3"}}) == "split_k 3, a power of two up to 8 allowed (CTAs of a cluster)");

@@ -92,13 +92,14 @@ TEST_CASE("an illegal pin is refused with the rule that it breaks") {
   const Refusal all = refusal("fmha", {{"tile_n", "24"}});
   REQUIRE(all.notes.size() >= 1);
   CHECK(all.notes.front().ends_with(" more candidates for the same reason"));
-  const Refusal product = refusal("gemm", {{"arch", "sm_100a"}, {"dtype", "nvfp4"}, {"cluster_m", "4"}});
+  const Refusal product = refusal("gemm", {{"arch", "sm_100a"}, {"dtype", "nvfp4"}, {"cluster_m", "3"}});
   CHECK(product.message ==
-        "gemm nvfp4, tile 128x256, 6 stages, 1 accumulator: cluster_m 4, at most 2 allowed (a pair of CTAs)");
+        "gemm nvfp4, tile 128x256, 5 stages, 1 accumulator, pair along m: cluster_m 3, 1, 2 or 4 allowed (a pair of "
+        "CTAs, or two that share b)");
   REQUIRE(product.notes.size() == 2);
-  CHECK(product.notes[0] == "16 more candidates for the same reason");
+  CHECK(product.notes[0] == "19 more candidates for the same reason");
   CHECK(product.notes[1] ==
-        "tile 16x128 transposed, 10 stages, 2 accumulators, pair along n and 15 more: cluster_m 4, at "
+        "tile 16x128 transposed, 10 stages, 2 accumulators, pair along n and 15 more: cluster_m 3, at "
         "most 1 allowed (with few rows a pair lies along n)");
 }
 
