@@ -43,9 +43,11 @@ TESSERA_HD constexpr Swizzle swizzle_of(int columns) {
   return key_swizzle(C.facts, C.swizzle);
 }
 
-// K or V of one tile: where its keys lie, and where they go. kKeys: of a block; kColumns: elements of a key.
-template <auto C, bool kIsV, int kKeys, int kColumns, class Params>
+// K or V of one tile: where its keys lie, and where they go. kKeys: of a block; kColumns: elements of a key. kIsEither:
+// which of the two is known at run time alone, so that one copy of the code serves both; their keys are alike.
+template <auto C, bool kIsV, int kKeys, int kColumns, class Params, bool kIsEither = false>
 struct KeyLoad {
+  static_assert(!kIsEither || C.facts.head_dim == C.facts.head_dim_v);
   static constexpr bool kHasPools = tessera::has_pools(C.facts);
   static constexpr bool kHasPages = C.facts.kv_layout == KvLayout::paged || kHasPools;  // a row of a pool is a page
   static constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);
@@ -78,7 +80,9 @@ struct KeyLoad {
   const int end;                        // keys of the sequence that are valid; 0: the tile sees none
   const int origin;                     // ragged: where the sequence begins; two pools: places of the list
   const unsigned long long policy = 0;  // for the L2, if it has one
+  const bool is_either_v = kIsV;        // of either
 
+  __device__ __forceinline__ bool is_v() const { return kIsEither ? is_either_v : kIsV; }
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ __forceinline__ static int place_in_page(int key) {
     return C.facts.kv_layout == KvLayout::ragged ? key : static_cast<int>(static_cast<unsigned>(key) % kPageSize);
@@ -101,7 +105,7 @@ struct KeyLoad {
   // A TMA box.
   __device__ __forceinline__ void start_box(unsigned to, unsigned barrier, int column, int row, int panel,
                                             int outermost) const {
-    const ptx::TensorMap& map = kIsV ? p.v : p.k;
+    const ptx::TensorMap& map = is_v() ? p.v : p.k;
     if constexpr (kHasPolicy) {
       ptx::tma_load_5d_with_policy(to, map, barrier, policy, column, row, panel, head, outermost);
     } else {
@@ -131,20 +135,20 @@ struct KeyLoad {
   // Where the pool that a key lies in begins, and how many elements from there the key does, if it has `bytes`.
   __device__ __forceinline__ const void* pool_of(int key) const {
     if constexpr (kHasPools)
-      if (key >= origin) return kIsV ? p.swa_v : p.swa_k;
-    return kIsV ? p.v_keys : p.k_keys;
+      if (key >= origin) return is_v() ? p.swa_v : p.swa_k;
+    return is_v() ? p.v_keys : p.k_keys;
   }
   __device__ __forceinline__ long long place_of(int key, int page, int bytes) const {
     if constexpr (kHasPools) {
       if (bytes == 0) return 0;
-      if (key < origin) return page * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen);
-      return batch * (kIsV ? p.swa_v_stride_batch : p.swa_k_stride_batch) +
-             (key - origin) * (kIsV ? p.swa_v_stride_seqlen : p.swa_k_stride_seqlen);
+      if (key < origin) return page * (is_v() ? p.v_stride_seqlen : p.k_stride_seqlen);
+      return batch * (is_v() ? p.swa_v_stride_batch : p.swa_k_stride_batch) +
+             (key - origin) * (is_v() ? p.swa_v_stride_seqlen : p.swa_k_stride_seqlen);
     } else {
-      const long long to_page = bytes != 0 ? page * (kIsV ? p.v_stride_page : p.k_stride_page) : 0;
+      const long long to_page = bytes != 0 ? page * (is_v() ? p.v_stride_page : p.k_stride_page) : 0;
       const long long to_key =
-          bytes != 0 ? (origin + place_in_page(key)) * (kIsV ? p.v_stride_seqlen : p.k_stride_seqlen) : 0;
-      return to_page + to_key + head * (kIsV ? p.v_stride_head : p.k_stride_head);
+          bytes != 0 ? (origin + place_in_page(key)) * (is_v() ? p.v_stride_seqlen : p.k_stride_seqlen) : 0;
+      return to_page + to_key + head * (is_v() ? p.v_stride_head : p.k_stride_head);
     }
   }
 
@@ -202,15 +206,23 @@ struct KeyLoad {
   // Of a box that begins at `key`.
   __device__ __forceinline__ void load_scales(unsigned to, unsigned barrier, int key, int page) const {
     if (page < 0) return;
-    const char* const pool = static_cast<const char*>(kIsV ? p.v_scale : p.k_scale);
-    const long long to_page = page * (kIsV ? p.v_scale_stride_page : p.k_scale_stride_page);
-    const long long to_head = head * (kIsV ? p.v_scale_stride_head : p.k_scale_stride_head);
+    const char* const pool = static_cast<const char*>(is_v() ? p.v_scale : p.k_scale);
+    const long long to_page = page * (is_v() ? p.v_scale_stride_page : p.k_scale_stride_page);
+    const long long to_head = head * (is_v() ? p.v_scale_stride_head : p.k_scale_stride_head);
     ptx::bulk_load(to, pool + to_page + to_head + place_in_page(key) * kScales, kBoxKeys * kScales, barrier);
   }
 
   // Whether rows of a block of V must be cleared: those behind the sequence's end in the box where it ends.
   __device__ __forceinline__ bool has_tail(int first_key) const {
-    return kIsV && kBoxKeys > 1 && end > first_key && end < first_key + kKeys && (end - first_key) % kBoxKeys != 0;
+    return is_v() && kBoxKeys > 1 && end > first_key && end < first_key + kKeys && (end - first_key) % kBoxKeys != 0;
+  }
+
+  // Those of a block from `first` on, and scales of theirs; then its slot is as if loaded.
+  __device__ __forceinline__ void clear_and_arrive(unsigned slot, unsigned full, int first, unsigned scales) const {
+    clear_scales(scales, first, kKeys, lane(), 32);
+    clear_rows(slot, first);
+    if (lane() == 0) ptx::mbarrier_arrive(full);
+    __syncwarp();
   }
 
   // Starts the boxes of a block, once its slot is empty. They complete `full`, with one arrival; or `tail`, where the
@@ -218,7 +230,7 @@ struct KeyLoad {
   // `scales`: where those of the block go, if keys have them.
   __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, unsigned tail, int first_key, int page,
                                              unsigned scales = 0) const {
-    if (!has_memory()) {
+    if (!kIsEither && !has_memory()) {
       clear_scales(scales, 0, kKeys, lane(), 32);
       clear_rows(slot, 0);
       if (lane() == 0) ptx::mbarrier_arrive(has_tail(first_key) ? tail : full);
@@ -241,10 +253,7 @@ struct KeyLoad {
   __device__ __forceinline__ void finish_tail(unsigned slot, unsigned full, unsigned tail, unsigned parity,
                                               int first_key, unsigned scales = 0) const {
     ptx::mbarrier_wait_parity(tail, parity);
-    clear_scales(scales, end - first_key, kKeys, lane(), 32);
-    clear_rows(slot, end - first_key);
-    if (lane() == 0) ptx::mbarrier_arrive(full);
-    __syncwarp();
+    clear_and_arrive(slot, full, end - first_key, scales);
   }
 
   __device__ __forceinline__ void find_pages(int first_key, int (&pages)[kPagesOfLane]) const {

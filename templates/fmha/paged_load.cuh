@@ -46,22 +46,26 @@ __device__ __forceinline__ void start_alone(const Load& load, unsigned slots, in
   }
 }
 
-// The key blocks of a tile, as load_kv of producer.cuh.
-template <Config C, bool kIsV, class Walk>
+// The key blocks of a tile, as load_kv of producer.cuh. kIsEither: of K or of V, as `is_either_v` says.
+template <Config C, bool kIsV, bool kIsEither = false, class Walk>
 __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, const Walk& schedule,
                                                 const TileIndex& tile, const HeadIndex& at, bool is_real,
-                                                RingPosition<load_stages(C, kIsV)>& ring, unsigned& tail_parity) {
+                                                RingPosition<load_stages(C, kIsV)>& ring, unsigned& tail_parity,
+                                                bool is_either_v = kIsV) {
   constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
-  using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params>;
+  constexpr bool kMayBeV = kIsV || kIsEither;
+  const bool is_v = kIsEither ? is_either_v : kIsV;
+  using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params, kIsEither>;
   // Three consumer warpgroups leave loading threads too few registers to look up pages.
   constexpr bool kStartsAlone =
       passes_tiles(C) && !is_dealt(C) && Load::kHasFewBoxes && (!Load::kHasPages || consumer_warpgroups(C) <= 2);
-  constexpr LoadRing kRing = load_ring(C, kIsV);
-  const unsigned slots = smem + kRing.offset;
-  const unsigned all_scales = smem + scales_offset(C, kIsV);
+  constexpr LoadRing kRing = load_ring(C, kIsV), kRingOfV = load_ring(C, kMayBeV);
+  static_assert(kRing.slot_bytes == kRingOfV.slot_bytes);
+  const unsigned slots = smem + (is_v ? kRingOfV.offset : kRing.offset);
+  const unsigned all_scales = smem + (is_v ? scales_offset(C, kMayBeV) : scales_offset(C, kIsV));
   const auto scales_of = [&](int slot) { return all_scales + slot * scale_slot_bytes(C, kColumns); };
-  const BarrierRow all_full = row_at<kRing.full>(smem);
-  const BarrierRow all_empty = row_at<kRing.empty>(smem);
+  const BarrierRow all_full = is_v ? row_at<kRingOfV.full>(smem) : row_at<kRing.full>(smem);
+  const BarrierRow all_empty = is_v ? row_at<kRingOfV.empty>(smem) : row_at<kRing.empty>(smem);
   const int slot_bytes = kRing.slot_bytes;
   const int batch = min(at.batch, p.batch - 1);
   const LoadedKeys keys = loaded_keys_of<C>(p, schedule, tile);
@@ -75,12 +79,13 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
                   cta_of_tile<C>() * Load::kPanels,
                   is_real ? end : 0,
                   C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : pooled.listed,
-                  tile.split == kSharesKeys ? ptx::kEvictNormal : ptx::kEvictFirst};
-  const int count = is_real ? keys.count : kIsV ? 0 : 1;
+                  tile.split == kSharesKeys ? ptx::kEvictNormal : ptx::kEvictFirst,
+                  is_v};
+  const int count = is_real ? keys.count : is_v ? 0 : 1;
   const unsigned tail = barrier_at<barriers(C).tail>(smem);
   // The tile's first block alone can have a tail. Another block is started before its boxes are waited for, unless
   // there is no second slot.
-  int slot_of_tail = -1;
+  int slot_of_tail = -1, slot_to_clear = -1;
   const auto finish_tail = [&] {
     if (slot_of_tail < 0) return;
     load.finish_tail(slots + slot_of_tail * slot_bytes, all_full[slot_of_tail], tail, tail_parity, keys.end - C.tile_n,
@@ -90,12 +95,14 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
   };
   int pages[Load::kPagesOfLane], next[Load::kPagesOfLane];
   constexpr bool kLooksAhead = Load::kHasPages && !kStartsAlone;
-  if constexpr (kLooksAhead) load.find_pages(keys.end - C.tile_n, pages);
-  int i = 1;
+  // Of either the walk begins a step before the first block and goes on to the tail, so that each of these has one
+  // copy.
+  int i = kIsEither ? 0 : 1;
+  if constexpr (kLooksAhead && !kIsEither) load.find_pages(keys.end - C.tile_n, pages);
 #pragma unroll 1
-  for (; i <= count; ++i) {
+  for (; i <= count || (kIsEither && slot_of_tail >= 0); ++i) {
     // Blocks behind those that may have, or wait for, a tail.
-    if (kStartsAlone && load.has_memory() && i > (kIsV ? load_stages(C, kIsV) : 0)) break;
+    if (kStartsAlone && load.has_memory() && i > (is_v ? load_stages(C, kIsV) : 0)) break;
     const int first_key = keys.end - i * C.tile_n;
     const unsigned full = all_full[ring.slot()];
     const unsigned slot = slots + ring.slot() * slot_bytes;
@@ -105,26 +112,48 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     } else {
       load.find_pages(first_key, pages);
     }
-    ptx::mbarrier_wait_parity(all_empty[ring.slot()], ring.parity() ^ 1);
-    if constexpr (C.kv_copy == KvCopy::tma) {
-      load.load_boxes(slot, full, tail, first_key, pages[0], scales_of(ring.slot()));
-      if constexpr (kIsV) {
-        if (i > 1 && load_stages(C, kIsV) > 1) finish_tail();
-        if (i == 1 && load.has_tail(first_key)) slot_of_tail = ring.slot();
-        if (load_stages(C, kIsV) == 1) finish_tail();
+    if (!kIsEither || (i > 0 && i <= count)) {
+      ptx::mbarrier_wait_parity(all_empty[ring.slot()], ring.parity() ^ 1);
+      if constexpr (C.kv_copy == KvCopy::tma) {
+        if (!kIsEither || load.has_memory()) {
+          load.load_boxes(slot, full, tail, first_key, pages[0], scales_of(ring.slot()));
+          if constexpr (kMayBeV) {
+            if (!kIsEither && i > 1 && load_stages(C, kIsV) > 1) finish_tail();
+            if (i == 1 && load.has_tail(first_key)) slot_of_tail = ring.slot();
+            if (!kIsEither && load_stages(C, kIsV) == 1) finish_tail();
+          }
+        } else {
+          slot_to_clear = ring.slot();
+        }
+      } else {
+        load.copy_keys(slot, first_key, pages);
+        if constexpr (has_pools(C) && !kIsV) tell_present<C>(smem, ring.slot(), full, pages);
+        ptx::cp_async_mbarrier_arrive_noinc(full);
       }
-    } else {
-      load.copy_keys(slot, first_key, pages);
-      if constexpr (has_pools(C) && !kIsV) tell_present<C>(smem, ring.slot(), full, pages);
-      ptx::cp_async_mbarrier_arrive_noinc(full);
+      ring.advance();
+    }
+    if constexpr (kIsEither && C.kv_copy == KvCopy::tma) {
+      // One copy of what clears: the tail, or a block of a pool without pages.
+      int first = 0;
+      if (slot_of_tail >= 0 && (i > 1 || load_stages(C, kIsV) == 1)) {
+        ptx::mbarrier_wait_parity(tail, tail_parity);
+        tail_parity ^= 1;
+        first = load.end - (keys.end - C.tile_n);
+        slot_to_clear = slot_of_tail;
+        slot_of_tail = -1;
+      }
+      if (slot_to_clear >= 0) {
+        load.clear_and_arrive(slots + slot_to_clear * slot_bytes, all_full[slot_to_clear], first,
+                              scales_of(slot_to_clear));
+        slot_to_clear = -1;
+      }
     }
     if constexpr (kLooksAhead) {
 #pragma unroll
       for (int j = 0; j < Load::kPagesOfLane; ++j) pages[j] = next[j];
     }
-    ring.advance();
   }
-  if constexpr (kIsV && C.kv_copy == KvCopy::tma && load_stages(C, kIsV) > 1) finish_tail();
+  if constexpr (kIsV && !kIsEither && C.kv_copy == KvCopy::tma && load_stages(C, kIsV) > 1) finish_tail();
   if constexpr (kStartsAlone) {
     if (i > count) return;
     if (ptx::elect_sync()) start_alone<C>(load, slots, slot_bytes, all_full, all_empty, keys.end, i, count, ring);
@@ -134,8 +163,9 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
 }
 
 // The warps of K and V, as produce().
-template <Config C, bool kIsV, class Walk>
-__device__ __forceinline__ void produce_keys(const Params& p, const Walk& schedule, unsigned smem) {
+template <Config C, bool kIsV, bool kIsEither = false, class Walk>
+__device__ __forceinline__ void produce_keys(const Params& p, const Walk& schedule, unsigned smem,
+                                             bool is_either_v = kIsV) {
   RingPosition<load_stages(C, kIsV)> ring;
   unsigned tail_parity = 0;
   TileIndex tile{0, 0};
@@ -144,7 +174,8 @@ __device__ __forceinline__ void produce_keys(const Params& p, const Walk& schedu
     const bool is_real = schedule.has(round);
     if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
-    load_key_blocks<C, kIsV>(p, smem, schedule, tile, head_of<C>(p, tile), is_real, ring, tail_parity);
+    load_key_blocks<C, kIsV, kIsEither>(p, smem, schedule, tile, head_of<C>(p, tile), is_real, ring, tail_parity,
+                                        is_either_v);
     if (!is_real) break;
   }
 }

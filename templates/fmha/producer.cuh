@@ -134,17 +134,10 @@ __device__ __forceinline__ void load_and_pass(const Params& p, unsigned smem) {
   }
 }
 
-// One walk over the tiles for all roles: the code that finds a tile exists once.
+// Those of these warps whose loads and stores one elected thread starts: one walk over the tiles for all, so that the
+// code that finds a tile exists once.
 template <Config C, class Walk>
-__device__ __forceinline__ void produce(const Params& p, const Walk& schedule, unsigned smem) {
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  if constexpr (has_placed_keys(C)) {
-    if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
-    if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem);
-  }
-  if constexpr (copies_q(C)) {
-    if (warp == kWarpOfQ) return copy_queries<C>(p, schedule, smem);
-  }
+__device__ __forceinline__ void produce_alone(const Params& p, const Walk& schedule, unsigned smem, int warp) {
   if (leaves_from_registers(C) && warp == kWarpOfO) return;
   if (!ptx::elect_sync()) return;
   RingPosition<C.stages> kv_ring;
@@ -161,7 +154,7 @@ __device__ __forceinline__ void produce(const Params& p, const Walk& schedule, u
       load_q<C>(p, smem, tile, at, q_ring);
     } else if (warp == kWarpOfO) {
       store_output<C>(p, smem, tile, at, q_ring);
-    } else {
+    } else if constexpr (!loads_alike(C)) {
       load_kv<C>(p, smem, schedule, tile, at, warp == kWarpOfV, is_real, kv_ring);
     }
     if (!is_real) break;
@@ -169,6 +162,23 @@ __device__ __forceinline__ void produce(const Params& p, const Walk& schedule, u
   }
   // Stores must have left before the CTA's shared memory goes.
   ptx::cp_async_bulk_wait_group<0>();
+}
+
+template <Config C, class Walk>
+__device__ __forceinline__ void produce(const Params& p, const Walk& schedule, unsigned smem) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if constexpr (loads_alike(C)) {
+    if (warp == kWarpOfK || warp == kWarpOfV) return produce_keys<C, false, true>(p, schedule, smem, warp == kWarpOfV);
+  } else if constexpr (has_placed_keys(C)) {
+    if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
+    if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem);
+  }
+  if constexpr (copies_q(C)) {
+    if (warp == kWarpOfQ) return copy_queries<C>(p, schedule, smem);
+  }
+  // Else no warp is left for it.
+  if constexpr (!loads_alike(C) || !leaves_from_registers(C) || !(passes_tiles(C) || copies_q(C)))
+    produce_alone<C>(p, schedule, smem, warp);
 }
 
 }  // namespace tessera::fmha

@@ -100,6 +100,10 @@ TESSERA_HD constexpr bool has_widening_warps(const Config& c) { return widens_ke
 TESSERA_HD constexpr bool has_placed_keys(const Config& c) {
   return c.facts.kv_layout != KvLayout::dense || has_pools(c);
 }
+// Whether one copy of the code loads K and V of these: compiles by mma.sync are the longest, and K is as wide as V.
+TESSERA_HD constexpr bool loads_alike(const Config& c) {
+  return owns_rows(c) && has_placed_keys(c) && !has_pools(c) && c.facts.head_dim == c.facts.head_dim_v;
+}
 // Whether heads of a query share a tile's rows.
 TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c); }
 // Rows that a query takes. With pools each query has keys of its own, so a tile is one query or a part of one, and rows

@@ -103,7 +103,7 @@ const std::map<std::string, const char*>& sync_reasons() {
   static const std::map<std::string, const char*> known = {
       {"attention/placed_keys.cuh: load_boxes", "of launches without keys, which these are not"},
       {"attention/placed_keys.cuh: load_boxes, 3", kLast},
-      {"attention/placed_keys.cuh: finish_tail", kLast},
+      {"attention/placed_keys.cuh: clear_and_arrive", kLast},
       {"fmha/epilogue.cuh: hand_over_ragged", "rows leave from registers: the arrival hands nothing over"},
       {"fmha/kernel.cuh: kernel", kBarrier},
       {"fmha/warps.cuh: end_reads", kMatrices},
