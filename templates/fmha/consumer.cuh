@@ -274,6 +274,10 @@ struct Consumer {
 #pragma unroll
       for (int r = 0; r < 2; ++r) factor[r] = C.facts.output == Output::unnormalized ? of_v : factor[r] * of_v;
     }
+    // Where warps own their rows, behind O: what is done while it lives takes long to compile.
+    if constexpr (!owns_rows(C)) write_statistics(tile);
+  }
+  __device__ __forceinline__ void write_statistics(const TileIndex& tile) const {
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
   }
 

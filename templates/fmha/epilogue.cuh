@@ -241,6 +241,15 @@ __device__ __forceinline__ void stage_columns(const Accumulator<C>& output, int 
   }
 }
 
+// Two columns of a thread's r-th row. Registers have no index: r may be a loop's.
+template <Config C>
+__device__ __forceinline__ unsigned packed_pair(const Accumulator<C>& output, int i, int r) {
+  const float* const pair = output + 4 * i;
+  const unsigned first = ptx::cvt_pack<C.facts.dtype>(pair[0], pair[1]);
+  const unsigned second = ptx::cvt_pack<C.facts.dtype>(pair[2], pair[3]);
+  return r == 0 ? first : second;
+}
+
 // A whole tile's O from registers, each row where it is one of the head's. 16-bit ones leave 16 bytes a lane: four
 // lanes, which have two columns each of eight, exchange those of four such groups.
 template <Config C>
@@ -261,7 +270,9 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
     return;
   }
   const int lane = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll
+  // By mma.sync, whose compiles are the longest, one copy of the code for both rows.
+  constexpr int kCopies = owns_rows(C) ? 1 : 2;
+#pragma unroll kCopies
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
     const bool is_there = own < rows_of_tile_head<C>(p, tile);
@@ -272,18 +283,18 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
     for (int i = 0; i < kExchanged; i += 4) {
       unsigned words[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
-        words[j] = ptx::cvt_pack<C.facts.dtype>(output[4 * (i + j) + 2 * r], output[4 * (i + j) + 2 * r + 1]);
+      for (int j = 0; j < 4; ++j) words[j] = packed_pair<C>(output, i + j, r);
       common::transpose_quad(words);
       if (is_there) ptx::st_global_v4(to + 16 * (i + lane), {words[0], words[1], words[2], words[3]});
     }
     if (!is_there) continue;
 #pragma unroll
     for (int i = kExchanged; i < kGroups; ++i) {
-      const float low = output[4 * i + 2 * r], high = output[4 * i + 2 * r + 1];
       if constexpr (kIsNarrow) {
-        ptx::st_global_u32(to + 16 * i + 4 * lane, ptx::cvt_pack<C.facts.dtype>(low, high));
+        ptx::st_global_u32(to + 16 * i + 4 * lane, packed_pair<C>(output, i, r));
       } else {
+        const float low = r == 0 ? output[4 * i] : output[4 * i + 2];
+        const float high = r == 0 ? output[4 * i + 1] : output[4 * i + 3];
         ptx::st_global_v2(to + 32 * i + 8 * lane, __float_as_uint(low), __float_as_uint(high));
       }
     }

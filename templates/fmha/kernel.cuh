@@ -90,12 +90,28 @@ __device__ __forceinline__ void sync_tile() {
   }
 }
 
-// The roles, each with a schedule from `scheduled`.
+template <Config C>
+__device__ __forceinline__ void set_producer_registers() {
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
+}
+// One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
+// descriptors in uniform registers. Without it, causal kernels of one warpgroup move each there before each wgmma.
+template <Config C>
+__device__ __forceinline__ void set_consumer_registers() {
+  constexpr RegisterBudget kBudget = register_budget(C);
+  if constexpr (kBudget.consumer > kBudget.entry) {
+    ptx::setmaxnreg_inc<kBudget.consumer>();
+  } else {
+    ptx::setmaxnreg_dec<kBudget.consumer>();
+  }
+}
+
+// The roles by wgmma, each with a schedule from `scheduled`.
 template <Config C, class Scheduled>
 __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, const Scheduled& scheduled) {
-  constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {
-    if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
+    set_producer_registers<C>();
     if constexpr (has_widening_warps(C)) {
       widen<C>(params, scheduled(), smem);
     } else if constexpr (transposes_v(C)) {
@@ -112,20 +128,8 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
   } else if (has_widening_warps(C) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
     if constexpr (has_widening_warps(C)) load_widened<C>(params, scheduled(), smem);
   } else {
-    // One or the other also where no count changes: a warp whole at this instruction is what lets the assembler keep
-    // descriptors in uniform registers. Without it, causal kernels of one warpgroup move each there before each wgmma.
-    if constexpr (kBudget.consumer > kBudget.entry) {
-      ptx::setmaxnreg_inc<kBudget.consumer>();
-    } else {
-      ptx::setmaxnreg_dec<kBudget.consumer>();
-    }
-    if constexpr (shares_blocks(C)) {
-      consume_shared<C>(params, scheduled(), smem);
-    } else if constexpr (owns_rows(C)) {
-      consume_rows<C>(params, scheduled(), smem);
-    } else {
-      consume<C>(params, scheduled(), smem);
-    }
+    set_consumer_registers<C>();
+    consume<C>(params, scheduled(), smem);
   }
 }
 
@@ -152,9 +156,27 @@ __device__ __forceinline__ void kernel(const Params& params) {
 
   using Schedules = typename ConsumerSchedule<C>::Type;
   if constexpr (uses_mma_sync(C)) {
-    // One in each role: what lives across the change of registers takes some that producers have too, and with
-    // head_dim 256, pages and ragged queries the assembler spilled it.
-    run_roles<C>(params, smem, [&] { return Schedules{schedule_source<C>(params, smem)}; });
+    // One schedule in each role: what lives across the change of registers takes some that producers have too, and with
+    // head_dim 256, pages and ragged queries the assembler spilled it. The roles stand here since the compiler would
+    // optimise those of a function there, and here again.
+    if (threadIdx.x < kWarpgroupThreads) {
+      set_producer_registers<C>();
+      if constexpr (!passes_tiles(C)) {
+        produce<C>(params, Schedules{schedule_source<C>(params, smem)}, smem);
+      } else if (threadIdx.x / 32 == kWarpOfQ) {
+        load_and_pass<C>(params, smem);
+      } else {
+        produce<C>(params, PassedTiles<C>{smem}, smem);
+      }
+    } else {
+      set_consumer_registers<C>();
+      const Schedules schedule{schedule_source<C>(params, smem)};
+      if constexpr (shares_blocks(C)) {
+        consume_shared<C>(params, schedule, smem);
+      } else {
+        consume_rows<C>(params, schedule, smem);
+      }
+    }
   } else {
     const Schedules schedule{schedule_source<C>(params, smem)};
     const Schedules* const of_all = &schedule;

@@ -449,6 +449,7 @@ struct RowConsumer : Consumer<C> {
         this->finish_rows(tile, factor);
         if (scales_finished(C)) rescale(outputs[g], factor);
         this->hand_over(outputs[g], tile, this->q);
+        this->write_statistics(tile);
       });
     }
   }
