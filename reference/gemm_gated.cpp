@@ -8,7 +8,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
+#include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "reference/d_factors.h"
@@ -96,6 +99,44 @@ struct BlockCheck {
     return e;
   }
 };
+
+/// What the scale of a block counts as.
+using ScaleOf = std::function<double(std::int64_t batch, std::int64_t row, std::int64_t block)>;
+
+/// Blocks that hold right numbers of other columns.
+std::vector<Suspect> moved_columns(const GatedInputs& in, const BlockCheck& check, std::int64_t n,
+                                   const ScaleOf& scale_of) {
+  using RowsByPlace = std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Value>>;
+  const auto rows = std::make_shared<RowsByPlace>();
+  std::vector<Suspect> list;
+  const auto add = [&](std::string cause, std::function<std::int64_t(std::int64_t)> from) {
+    list.push_back({std::move(cause), [=, from = std::move(from)](const Coordinates& at) {
+                      const std::int64_t column = from(at[2]);
+                      if (column < 0 || column >= n) return Guess{std::numeric_limits<double>::infinity(), -1};
+                      std::vector<Value>& values = (*rows)[{at[0], at[1]}];
+                      if (values.empty()) {
+                        values.resize(static_cast<std::size_t>(n));
+                        row_values(in, at[0], at[1], values);
+                      }
+                      const double scale = scale_of(at[0], at[1], at[2] / block_elements(check.format));
+                      const Element e = check.element(values[static_cast<std::size_t>(column)], 0, scale);
+                      return Guess{e.expected, e.bound};
+                    }});
+  };
+  for (const std::int64_t distance : {2, 4, -2})
+    add(fmt::format("columns of d are rotated within each eight: column c holds what belongs to c {} {}: of another "
+                    "thread in the quad",
+                    distance > 0 ? '+' : '-', std::abs(distance)),
+        [=](std::int64_t c) { return c / 8 * 8 + (c + 8 + distance) % 8; });
+  for (std::int64_t distance = 1; distance <= 128; distance *= 2) {
+    add(fmt::format("column c of d holds what belongs to column c ^ {}", distance),
+        [=](std::int64_t c) { return c ^ distance; });
+    for (const std::int64_t sign : {1, -1})
+      add(fmt::format("column c of d holds what belongs to column c {} {}", sign > 0 ? '+' : '-', distance),
+          [=](std::int64_t c) { return c + sign * distance; });
+  }
+  return list;
+}
 
 }  // namespace
 
@@ -237,6 +278,10 @@ Comparison check_quantized_product(const GatedInputs& in, BlockFormat format, do
     return static_cast<std::uint8_t>(
         scales[static_cast<std::size_t>(scale_offset(ScaleForm::tile, m, blocks, batch, row, block))]);
   };
+  const auto counted_scale = [&](std::int64_t batch, std::int64_t row, std::int64_t block) {
+    return static_cast<double>(decode_scale(scale_type(format), scale_code(batch, row, block))) *
+           (format == BlockFormat::nvfp4 ? g : 1);
+  };
   // No scale's code is the poison, and no fp8 value's. 16 e2m1 values of -6, which are stored together, may be.
   const auto looks_unwritten = [&](std::int64_t batch, std::int64_t row) {
     for (std::int64_t block = 0; block < blocks; ++block)
@@ -265,9 +310,7 @@ Comparison check_quantized_product(const GatedInputs& in, BlockFormat format, do
             const auto value = static_cast<std::uint8_t>(value_bits(format) == 8 ? byte
                                                          : column % 2 == 0       ? byte & 15
                                                                                  : byte >> 4);
-            const double counted = scale ? *scale
-                                         : static_cast<double>(decode_scale(scale_type(format), code)) *
-                                               (format == BlockFormat::nvfp4 ? g : 1);
+            const double counted = scale ? *scale : counted_scale(batch, row, block);
             Element e = check.element(of_block[static_cast<std::size_t>(i)], value, counted);
             const auto stored = static_cast<std::size_t>(column * value_bits(format) / 8);
             const bool has_exact_bits =
@@ -279,6 +322,8 @@ Comparison check_quantized_product(const GatedInputs& in, BlockFormat format, do
         }
       });
   Comparison result = conclude_rows(sums, in, l, m, n);
+  std::string cause = likely_cause(result.mismatches, moved_columns(in, check, n, counted_scale));
+  if (!cause.empty()) result.problems.push_back(std::move(cause));
   std::int64_t padding = 0;
   for (std::int64_t batch = 0; batch < l; ++batch)
     for (std::int64_t row = 0; row < round_up(m, kTileRows); ++row)

@@ -11,6 +11,7 @@
 
 #include "reference/poison.h"
 #include "reference/quantize.h"
+#include "tests/support/has_text.h"
 
 using namespace tessera;
 using namespace tessera::reference;
@@ -151,6 +152,43 @@ TEST_CASE("quantised products: rows that were never written are found where rows
     const std::int64_t blocks = 64 / block_elements(format);
     p.scales[static_cast<std::size_t>(scale_offset(ScaleForm::tile, 400, blocks, 0, 211, 1))] = std::byte{kPoisonByte};
     CHECK(!p.verdict(kFew).pass);
+  }
+}
+
+TEST_CASE("quantised products: columns in the place of others are named") {
+  for (const BlockFormat format : {BlockFormat::nvfp4, BlockFormat::mxfp8_e4m3}) {
+    // Each block's largest value stays in it, and its scale is right.
+    const auto problems_of = [&](auto from) {
+      Product product(format, 6, 64);
+      product.store();
+      CHECK(product.verdict().pass);
+      const Tensor right = product.d;
+      const std::int64_t bits = value_bits(format), of_row = 64 * bits / 8;
+      for (std::int64_t row = 0; row < 6; ++row)
+        for (std::int64_t column = 0; column < 64; ++column) {
+          const auto at = [&](std::int64_t c) { return static_cast<std::size_t>(row * of_row + c * bits / 8); };
+          const int taken = static_cast<int>(from(column) * bits % 8), put = static_cast<int>(column * bits % 8);
+          const unsigned mask = (1U << bits) - 1;
+          const unsigned value = std::to_integer<unsigned>(right.bytes[at(from(column))]) >> taken & mask;
+          std::byte& byte = product.d.bytes[at(column)];
+          byte = static_cast<std::byte>((std::to_integer<unsigned>(byte) & ~(mask << put)) | value << put);
+        }
+      const Comparison result = product.verdict();
+      CHECK_FALSE(result.pass);
+      return result.problems;
+    };
+    testing::has(
+        problems_of([](std::int64_t c) { return c / 8 * 8 + (c + 2) % 8; }).at(1),
+        "likely cause: columns of d are rotated within each eight: column c holds what belongs to c + 2: of another "
+        "thread in the quad");
+    testing::has(problems_of([](std::int64_t c) { return c ^ 1; }).at(1),
+                 "likely cause: column c of d holds what belongs to column c ^ 1");
+    // Another row's numbers are none of these.
+    Product product(format, 6, 64);
+    product.store();
+    std::rotate(product.d.bytes.begin(), product.d.bytes.begin() + 64 * value_bits(format) / 8, product.d.bytes.end());
+    for (const std::string& problem : product.verdict().problems)
+      CHECK(problem.find("likely cause") == std::string::npos);
   }
 }
 
