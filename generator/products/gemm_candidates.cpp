@@ -175,17 +175,23 @@ constexpr Shape kFillingSwapped[] = {{128, 0, 1, 1, 1, kCooperative},
 constexpr Shape kSwappedFew[] = {{128, 0, 2, 1, 1, kCooperative}, {64, 0, 2, 1, 1, kCooperative}};
 constexpr int kFilledRounds = 6;  // of more rounds the last one's gap is less than a tenth
 constexpr std::size_t kMostWidths = 4;
-constexpr int kWidthUnit = 16;  // what the matrix instruction takes and tiles of D transposed are stored in
 constexpr int kNarrow = 64;
 constexpr int kWidest = 256;
 
-/// Widths of tiles of D transposed, those first that have the fewest rows behind D's last one: the matrix instruction
-/// takes any multiple of 16.
-std::vector<int> swapped_widths(std::int64_t m) {
+/// What widths are a multiple of where CTAs share the rows of B, or D's columns.
+constexpr int kSharedWidthUnit = 16;
+constexpr int kLeastWidth = 16;
+
+/// And elsewhere: the matrix instruction takes any multiple of 8.
+int unit_of_widths(const Gemm& p) { return gemm::unit_of_columns(gemm_facts(p)); }
+
+/// Widths of tiles of D transposed, those first that have the fewest rows behind D's last one.
+std::vector<int> swapped_widths(const Gemm& p, std::int64_t m) {
+  const int unit = unit_of_widths(p);
   std::vector<std::pair<std::int64_t, int>> found;  // rows in all, width
-  if (m < kNarrow) found.emplace_back(m, static_cast<int>(round_up(m, kWidthUnit)));
-  for (int width = kWidest; m >= kNarrow && width >= kNarrow; width -= kWidthUnit)
-    if (width == kNarrow || ceil_div(m, width - kWidthUnit) > ceil_div(m, width))
+  if (m < kNarrow) found.emplace_back(m, std::max(kLeastWidth, static_cast<int>(round_up(m, unit))));
+  for (int width = kWidest; m >= kNarrow && width >= kNarrow; width -= unit)
+    if (width == kNarrow || ceil_div(m, width - unit) > ceil_div(m, width))
       found.emplace_back(round_up(m, width), width);
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   if (found.size() > kMostWidths) found.resize(kMostWidths);
@@ -200,25 +206,26 @@ std::int64_t extent_or(Hint hint, std::int64_t otherwise) {
 
 /// All of them that are no wider than the matrix, the widest first; only the narrowest where that is narrow.
 std::vector<int> every_width(std::int64_t extent) {
-  const auto needed = static_cast<int>(std::min<std::int64_t>(round_up(extent, kWidthUnit), kWidest));
+  const auto needed = static_cast<int>(std::min<std::int64_t>(round_up(extent, kSharedWidthUnit), kWidest));
   std::vector<int> widths;
-  for (int width = needed; width >= kNarrow; width -= kWidthUnit) widths.push_back(width);
+  for (int width = needed; width >= kNarrow; width -= kSharedWidthUnit) widths.push_back(width);
   if (widths.empty()) widths.push_back(needed);
   return widths;
 }
 
 /// The narrowest widths with which a shape's tiles need one round of the multiprocessors, two, and so on: of all that
 /// need as many rounds, the least work. `rows`, `columns`: of the matrix, as the matrix instruction has them.
-std::vector<int> filling_widths(const Shape& shape, std::int64_t rows, std::int64_t columns, Hint l) {
+std::vector<int> filling_widths(const Shape& shape, std::int64_t rows, std::int64_t columns, const Gemm& p) {
   std::vector<int> widths;
+  const int unit = shape.cluster_m > 1 ? kSharedWidthUnit : unit_of_widths(p);
   const std::int64_t at_once = static_cast<std::int64_t>(kHopper.sms) / shape.cluster_m;
-  const std::int64_t of_matrix = ceil_div(rows, shape.tile_m * shape.cluster_m), matrices = extent_or(l, 1);
+  const std::int64_t of_matrix = ceil_div(rows, shape.tile_m * shape.cluster_m), matrices = extent_or(p.l, 1);
   if (std::max(of_matrix, matrices) > kFilledRounds * at_once) return widths;  // and no product overflows
   const std::int64_t tiles_along = of_matrix * matrices;
   for (int round = 1; round <= kFilledRounds; ++round) {
     const std::int64_t tiles_across = round * at_once / tiles_along;
     if (tiles_across == 0) continue;
-    const std::int64_t width = round_up(ceil_div(columns, tiles_across), kWidthUnit);
+    const std::int64_t width = round_up(ceil_div(columns, tiles_across), unit);
     if (width < kNarrow) break;
     if (width <= kWidest && (widths.empty() || widths.back() != width)) widths.push_back(static_cast<int>(width));
   }
@@ -230,7 +237,7 @@ void add_filling(const Gemm& p, ConfigList& list) {
   const auto add_widths = [&](Shape shape, SwapAb swap_ab) {
     shape.swap_ab = swap_ab;
     const bool is_swapped = swap_ab == SwapAb::on;
-    for (const int width : filling_widths(shape, is_swapped ? p.n : p.m, is_swapped ? p.m : p.n, p.l)) {
+    for (const int width : filling_widths(shape, is_swapped ? p.n : p.m, is_swapped ? p.m : p.n, p)) {
       shape.tile_n = width;
       add(p, shape, list);
     }
@@ -301,7 +308,8 @@ void add_swapped(const Gemm& problem, std::span<const Shape> shapes, std::span<c
       if (width >= kNarrow && width < shape.tile_n) continue;
       shape.swap_ab = SwapAb::on;
       const int parts = std::clamp(problem.split_k.value_or(shape.split_k), 1, gemm::kMaxClusterSize);
-      shape.tile_n = static_cast<int>(round_up(width, kWidthUnit * parts));
+      const bool is_shared = parts > 1 || shape.cluster_m > 1;
+      shape.tile_n = static_cast<int>(round_up(width, is_shared ? kSharedWidthUnit * parts : unit_of_widths(problem)));
       // What is pinned and has no such width is refused by its rule.
       if (shape.tile_n > kWidest) shape.tile_n = width;
       add(problem, shape, list);
@@ -320,8 +328,8 @@ std::vector<Config> GemmOperator::candidates(const Gemm& product) {
   for (const Shape& shape : kShapes) add(problem, shape, list);
   if (problem.swap_ab == SwapAb::on || (dtype_bytes(problem.d_dtype) == 2 && problem.m >= 0)) {
     const std::int64_t m = extent_or(problem.m, kWidest);
-    add_swapped(problem, kSwapped, swapped_widths(m), list);
-    if (m <= kNarrow) add_swapped(problem, kSwappedFew, swapped_widths(m), list);
+    add_swapped(problem, kSwapped, swapped_widths(problem, m), list);
+    if (m <= kNarrow) add_swapped(problem, kSwappedFew, swapped_widths(problem, m), list);
     if (is_shared) add_swapped(problem, kSwappedShared, every_width(m), list);
   }
   add_filling(problem, list);

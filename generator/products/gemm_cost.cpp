@@ -28,7 +28,8 @@ constexpr double kClusterBetweenShare = 0.02164;  // more of what lies between t
 constexpr double kWgmmaCycles = 2.856;            // of one instruction beside its columns
 constexpr double kAloneFactor = 0.9621;           // of products where no other warpgroup works on the tile, of 128 rows
 constexpr double kPromotedFactor = 1.008;         // of steps that are added up in fp32
-constexpr double kPromotedAloneFactor = 1.98;     // where no other warpgroup works on the tile
+constexpr double kPromotedAloneFactor = 2.4;      // where no other warpgroup works on the tile
+constexpr double kScaledAloneFactor = 1.98;       // and what is added has factors of blocks, beside the next one
 constexpr double kScaledFactor = 1.08;            // of those whose sums are multiplied by factors of blocks
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
 // The same with a gate, where few rows are not D's columns: the products of a step, their factors and the sums of a
@@ -77,7 +78,7 @@ struct Rates {
   double lookup_bytes_per_cycle;  ///< that the L2 looks up for one SM of all
 };
 constexpr Rates kRates{6.365, 85.01, 1.041, 1.024, 1.362, 34.96};
-constexpr Rates kRatesOnLines{9, 71.33, 0.9619, 0.9948, 1.466, 27.62};
+constexpr Rates kRatesOnLines{9, 71.33, 0.9619, 0.9948, 1.75, 27.62};
 constexpr double kLongSteps = 8;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
@@ -233,7 +234,8 @@ double tensor_cycles(const Rates& rates, const Config& c) {
   const bool is_alone = gemm::is_ping_pong(c) || gemm::consumer_warpgroups(c) == 1;  // within a tile
   if (c.facts.accumulation != Accumulation::promoted)
     return tensor * (!is_alone ? 1 : c.tile_m > gemm::kBlockRows ? kAloneFactor : rates.alone_narrow_factor);
-  const double promoted = tensor * (is_alone ? kPromotedAloneFactor : kPromotedFactor);
+  const double alone = gemm::has_scale_blocks(c) ? kScaledAloneFactor : kPromotedAloneFactor;
+  const double promoted = tensor * (is_alone ? alone : kPromotedFactor);
   if (!gemm::has_scale_blocks(c)) return promoted;
   const double scaled = promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : kScaledFactor);
   if (c.facts.gate == Gate::none || gemm::is_ping_pong(c)) return scaled;
@@ -251,7 +253,7 @@ double issue_cycles(const Rates& rates, const Config& c) {
 template <Look kLook>
 double store_cycles(const Config& c, double pitch, double used) {
   const double bytes = 1.0 * c.tile_m * gemm::stored_columns_of_d(c) * dtype_bytes(c.facts.d_dtype);
-  const double panels = 1.0 * gemm::blocks(c) * gemm::stored_columns_of_d(c) / gemm::panel_columns(c);
+  const double panels = gemm::blocks(c) * gemm::panels_across(c);
   const double written = bytes * used / kWriteBytesPerCycle * by_alignment(pitch, kWriteSplitShare, kWriteSectorShare);
   return kTileCycles +
          smooth_max<kLook>({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);

@@ -208,7 +208,7 @@ std::string GemmOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("tile_{} {}, a multiple of {} needed (wgmma M)", m, found, bound);
     case Rule::tile_m_out_of_range:
       return fmt::format("tile_{} {}, at most {} allowed (rows of the consumer warpgroups)", m, found, bound);
-    case Rule::tile_n_not_multiple_of_16:
+    case Rule::tile_n_not_multiple:
       return fmt::format("tile_{} {}, a multiple of {} needed ({})", n, found, bound,
                          is_swapped ? "a panel of d" : "16 bytes of d");
     case Rule::tile_n_out_of_range:

@@ -53,8 +53,8 @@ struct GemmOperator {
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {
-    const auto& [facts, tile_m, tile_n, stages, cluster_m, cluster_n, split_k, kernel_schedule, raster, swap_ab,
-                 box_m] = config;
+    const auto& [facts, tile_m, tile_n, stages, cluster_m, cluster_n, split_k, kernel_schedule, raster, swap_ab, box_m,
+                 has_whole_panels] = config;  // the last one: of other kernels alone
     visit_facts<kHasAccumulation>(facts, visit);
     visit("tile_m", tile_m);
     visit("tile_n", tile_n);

@@ -34,7 +34,7 @@ struct Consumer {
 
   const Params& p;
   const unsigned smem;
-  const Barriers barriers = gemm::barriers(C, smem);
+  const Barriers barriers = barriers_at<C>(smem);
   TileSchedule<C, Walker::warp> schedule{p};
   // Taken from lane 0, so that the compiler knows one value for the warp and can keep addresses in uniform registers.
   const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) - 1;

@@ -2,7 +2,8 @@
 //
 // A block of 64 rows leaves in panels of one swizzle span. The warpgroup stages a panel in shared memory, then one
 // thread starts its TMA store; two staging slots in turn, so that a panel is staged while the one before leaves, and
-// the last stores run beside the next tile's products.
+// the last stores run beside the next tile's products. Columns that are no whole panel (rest_columns) are staged as
+// one, and the threads store them.
 //
 // TMA writes whole units of 16 bytes: it would zero what follows a row that ends inside one, and it takes no pitch that
 // is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels; and a group's last
@@ -29,12 +30,6 @@ inline constexpr int kBarrierOfWarpgroup = 1;
 inline constexpr int kBarrierOfTurn = 4;
 inline constexpr int kBarrierOfConsumers = 6;
 
-// Whether the panels of a tile share one copy of the code. What becomes of a sum may be a hundred instructions (the
-// error function, beside c and a bias), for each of 128 sums of a thread: three times the compile time of the rest.
-template <Config C>
-inline constexpr bool kSharesCode = C.facts.activation == Activation::gelu ||
-                                    (C.facts.c == Addend::matrix && C.facts.activation != Activation::none);
-
 // Where an epilogue finds the sums of its panels: the warpgroup's own accumulators, panel after panel. Registers cannot
 // be indexed, so with one copy of the code the sums move up by a panel each time.
 template <Config C>
@@ -44,11 +39,15 @@ struct WholeSums {
 
   Accumulators<C>& accumulators;
 
-  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int block, int panel) {
+  // Of a rest as many as stmatrix stores, of which the last may stand for no column.
+  template <int kOfPanel>
+  __device__ __forceinline__ void operator()(float (&sums)[kOfPanel], int block, int panel) {
 #pragma unroll
-    for (int v = 0; v < kRegisters; ++v)
-      sums[v] = kSharesCode<C> ? accumulators[0][v] : accumulators[block][panel * kRegisters + v];
-    if constexpr (kSharesCode<C>) {
+    for (int v = 0; v < kOfPanel; ++v) {
+      const int of_block = panel * kRegisters + v;
+      sums[v] = shares_code(C) ? accumulators[0][v] : of_block < kOfBlock ? accumulators[block][of_block] : 0.0f;
+    }
+    if constexpr (shares_code(C)) {
 #pragma unroll
       for (int v = kRegisters; v < blocks(C) * kOfBlock; ++v)
         accumulators[(v - kRegisters) / kOfBlock][(v - kRegisters) % kOfBlock] =
@@ -62,7 +61,12 @@ struct Epilogue {
   static constexpr int kElementBytes = dtype_bytes(C.facts.d_dtype);
   static constexpr int kColumns = stored_columns_of_d(C);
   static constexpr int kPanelColumns = panel_columns(C);
-  static constexpr int kPanelRegisters = kPanelColumns / 2;
+  static constexpr int kRest = rest_columns(C);
+  // Named, so that they are known when the kernel is compiled: what follows from panels is searched for in a loop.
+  static constexpr int kSpanBytes = d_span_bytes(C);
+  static constexpr Swizzle kSwizzle = d_swizzle(C);
+  static constexpr int kSlotBytes = staging_slot_bytes(C);
+  static constexpr int kStagingOffset = smem_layout(C).d.offset;
 
   const Params& p;
   const int warpgroup;
@@ -79,7 +83,7 @@ struct Epilogue {
         warpgroup(warpgroup_index),
         alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
-        staging(smem + smem_layout(C).d.offset + warpgroup_index * kStagingSlots * staging_slot_bytes(C)) {}
+        staging(smem + kStagingOffset + warpgroup_index * kStagingSlots * kSlotBytes) {}
 
   // Of D, or of its transpose. Asked for each time: groups of rows there have p.n of their own.
   __device__ __forceinline__ int columns() const { return columns_of_d(C, p.n); }
@@ -92,9 +96,11 @@ struct Epilogue {
   __device__ __forceinline__ int row_of_thread() const { return thread / 32 * 16 + thread % 32 / 4; }
   __device__ __forceinline__ int column_of_thread() const { return thread % 4 * 2; }
 
-  __device__ __forceinline__ void finish_panel(float (&panel)[kPanelRegisters], int row, int column, int batch) const {
+  // kCount here and below: columns of D that a panel has.
+  template <int kCount, int kRegisters>
+  __device__ __forceinline__ void finish_panel(float (&panel)[kRegisters], int row, int column, int batch) const {
 #pragma unroll
-    for (int v = 0; v < kPanelRegisters; v += 2) {
+    for (int v = 0; v < kCount / 2; v += 2) {
       float pair[2] = {panel[v], panel[v + 1]};
       finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8, row_end,
                                                       column + v / 4 * 8 + column_of_thread(), batch, group);
@@ -105,17 +111,17 @@ struct Epilogue {
 
   // 128 columns of D, finished, to numbers that only have to be rounded to e4m3; the factors of this thread's rows go
   // out. Places behind D's last column count as zeros, which nobody stores.
-  __device__ __forceinline__ void divide_by_factors(float (&panel)[kPanelRegisters], int row, int column,
-                                                    int batch) const {
+  template <int kRegisters>
+  __device__ __forceinline__ void divide_by_factors(float (&panel)[kRegisters], int row, int column, int batch) const {
     const int left = columns() - column;
     if (left < kPanelColumns) {
 #pragma unroll
-      for (int v = 0; v < kPanelRegisters; ++v)
+      for (int v = 0; v < kRegisters; ++v)
         if (v / 4 * 8 + column_of_thread() + v % 2 >= left) panel[v] = 0;
     }
     float amax[2] = {0, 0};  // NaN is left out: max returns its other operand
 #pragma unroll
-    for (int v = 0; v < kPanelRegisters; ++v) amax[v / 2 % 2] = fmaxf(amax[v / 2 % 2], fabsf(panel[v]));
+    for (int v = 0; v < kRegisters; ++v) amax[v / 2 % 2] = fmaxf(amax[v / 2 % 2], fabsf(panel[v]));
     float inverse[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -128,46 +134,49 @@ struct Epilogue {
             factor;
     }
 #pragma unroll
-    for (int v = 0; v < kPanelRegisters; ++v) panel[v] = __fmul_rn(panel[v], inverse[v / 2 % 2]);
+    for (int v = 0; v < kRegisters; ++v) panel[v] = __fmul_rn(panel[v], inverse[v / 2 % 2]);
   }
 
   // 16-bit D: stmatrix takes the fragment as it is, two 16-byte chunks of 16 rows at a time.
-  __device__ __forceinline__ void stage_16_bit(const float (&panel)[kPanelRegisters], unsigned to) const {
+  template <int kRegisters>
+  __device__ __forceinline__ void stage_16_bit(const float (&panel)[kRegisters], unsigned to) const {
     const int lane = thread % 32;
     const int row = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
-    for (int i = 0; i < kPanelColumns / 16; ++i) {
+    for (int i = 0; i < kRegisters / 8; ++i) {
       unsigned packed[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         packed[j] = ptx::cvt_pack<C.facts.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
-      const unsigned address = to + row * d_span_bytes(C) + (2 * i + lane / 16) * 16;
-      ptx::stmatrix_x4(swizzle_address(d_swizzle(C), address), packed[0], packed[1], packed[2], packed[3]);
+      const unsigned address = to + row * kSpanBytes + (2 * i + lane / 16) * 16;
+      ptx::stmatrix_x4(swizzle_address(kSwizzle, address), packed[0], packed[1], packed[2], packed[3]);
     }
   }
 
   // The same, for D transposed: 8 columns of the fragment are as many rows of D, of 64 numbers each.
-  __device__ __forceinline__ void stage_transposed(const float (&panel)[kPanelRegisters], unsigned to) const {
+  template <int kRegisters>
+  __device__ __forceinline__ void stage_transposed(const float (&panel)[kRegisters], unsigned to) const {
     const int lane = thread % 32;
     const int chunk = thread / 32 * 2 + lane / 8 % 2;
 #pragma unroll
-    for (int i = 0; i < kPanelColumns / 16; ++i) {
+    for (int i = 0; i < kRegisters / 8; ++i) {
       unsigned packed[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         packed[j] = ptx::cvt_pack<C.facts.d_dtype>(panel[8 * i + 2 * j], panel[8 * i + 2 * j + 1]);
-      const unsigned address = to + (16 * i + lane / 16 * 8 + lane % 8) * d_span_bytes(C) + chunk * 16;
-      ptx::stmatrix_x4_trans(swizzle_address(d_swizzle(C), address), packed[0], packed[1], packed[2], packed[3]);
+      const unsigned address = to + (16 * i + lane / 16 * 8 + lane % 8) * kSpanBytes + chunk * 16;
+      ptx::stmatrix_x4_trans(swizzle_address(kSwizzle, address), packed[0], packed[1], packed[2], packed[3]);
     }
   }
 
   // fp32 and 8-bit D: pairs of columns.
-  __device__ __forceinline__ void stage_pairs(const float (&panel)[kPanelRegisters], unsigned to) const {
+  template <int kRegisters>
+  __device__ __forceinline__ void stage_pairs(const float (&panel)[kRegisters], unsigned to) const {
 #pragma unroll
-    for (int v = 0; v < kPanelRegisters; v += 2) {
+    for (int v = 0; v < kRegisters; v += 2) {
       const int row = row_of_thread() + v / 2 % 2 * 8;
       const int column = v / 4 * 8 + column_of_thread();
-      const unsigned address = swizzle_address(d_swizzle(C), to + row * d_span_bytes(C) + column * kElementBytes);
+      const unsigned address = swizzle_address(kSwizzle, to + row * kSpanBytes + column * kElementBytes);
       if constexpr (C.facts.d_dtype == DType::f32) {
         ptx::st_shared_v2_f32(address, panel[v], panel[v + 1]);
       } else {
@@ -177,16 +186,16 @@ struct Epilogue {
   }
 
   // A staged panel, element by element; neighbouring threads write neighbouring elements. Rarely run: kept small.
-  __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int batch) const {
+  __device__ __forceinline__ void store_directly(unsigned from, int row, int column, int count, int batch) const {
     constexpr int kAcross = is_swapped(C) ? kBlockRows : kPanelColumns;
-    const int of_n = min(kPanelColumns, columns() - column), of_m = min(kBlockRows, row_end - row);
+    const int of_n = min(count, columns() - column), of_m = min(kBlockRows, row_end - row);
     const int across = is_swapped(C) ? of_m : of_n, rows = is_swapped(C) ? of_n : of_m;
     const int first_row = is_swapped(C) ? column : row, first_column = is_swapped(C) ? row : column;
     const int c = thread % kAcross;
     if (c >= across) return;
 #pragma unroll 1
     for (int r = thread / kAcross; r < rows; r += kWarpgroupThreads / kAcross) {
-      const unsigned address = swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + c * kElementBytes);
+      const unsigned address = swizzle_address(kSwizzle, from + r * kSpanBytes + c * kElementBytes);
       const long long index = batch * p.d_stride_l + (first_row + r) * p.ldd + first_column + c;
       if constexpr (kElementBytes == 4) {
         static_cast<float*>(p.d_pointer)[index] = ptx::ld_shared_f32(address);
@@ -198,22 +207,28 @@ struct Epilogue {
     }
   }
 
-  // The same of a D that fits TMA, of a group's last rows: whole units of 16 bytes.
-  __device__ __forceinline__ void store_last_rows(unsigned from, int row, int column, int batch) const {
-    constexpr int kUnits = d_span_bytes(C) / 16;
-    const int unit = thread % kUnits, first = column + unit * (16 / kElementBytes);
-    if (first >= columns()) return;
+  // The same of a D that fits TMA, in whole units of 16 bytes: of a group's last rows, or of columns that are left
+  // over.
+  template <int kCount>
+  __device__ __forceinline__ void store_units(unsigned from, int row, int column, int batch) const {
+    constexpr int kOfUnit = 16 / kElementBytes;
+    constexpr int kUnits = (is_swapped(C) ? kBlockRows : kCount) / kOfUnit;  // of a row of D
+    constexpr int kRows = is_swapped(C) ? kCount : kBlockRows;
+    const int first_row = is_swapped(C) ? column : row, last_row = is_swapped(C) ? columns() : row_end;
+    const int first_column = is_swapped(C) ? row : column, last_column = is_swapped(C) ? row_end : columns();
 #pragma unroll 1
-    for (int r = thread / kUnits; r < kBlockRows && row + r < row_end; r += kWarpgroupThreads / kUnits) {
-      const ptx::Words4 v = ptx::ld_shared_v4(swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + unit * 16));
-      const long long index = batch * p.d_stride_l + (row + r) * p.ldd + first;
+    for (int i = thread; i < kRows * kUnits; i += kWarpgroupThreads) {
+      const int r = i / kUnits, unit = i % kUnits;
+      if (first_row + r >= last_row || first_column + unit * kOfUnit >= last_column) continue;
+      const ptx::Words4 v = ptx::ld_shared_v4(swizzle_address(kSwizzle, from + r * kSpanBytes + unit * 16));
+      const long long index = batch * p.d_stride_l + (first_row + r) * p.ldd + first_column + unit * kOfUnit;
       ptx::st_global_v4(static_cast<char*>(p.d_pointer) + index * kElementBytes, {v.x, v.y, v.z, v.w});
     }
   }
 
-  __device__ __forceinline__ void stage_and_store(const float (&panel)[kPanelRegisters], int row, int column,
-                                                  int batch) {
-    const unsigned to = staging + slot * staging_slot_bytes(C);
+  template <int kCount, int kRegisters>
+  __device__ __forceinline__ void stage_and_store(const float (&panel)[kRegisters], int row, int column, int batch) {
+    const unsigned to = staging + slot * kSlotBytes;
     slot ^= 1;
     // The slot's store before last must have read it.
     if (thread == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
@@ -229,14 +244,14 @@ struct Epilogue {
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
     // What lies past a group's end belongs to another one: the map would not leave it out.
     const bool is_of_one_group =
-        !is_grouped(C) || (is_swapped(C) ? column + kPanelColumns <= columns() : row + kBlockRows <= row_end);
+        !is_grouped(C) || (is_swapped(C) ? column + kCount <= columns() : row + kBlockRows <= row_end);
     if (!is_by_tma) {
-      store_directly(to, row, column, batch);
+      store_directly(to, row, column, kCount, batch);
     } else if (is_swapped(C) && !is_of_one_group) {
-      store_directly(to, row, column, batch);
+      store_directly(to, row, column, kCount, batch);
       if (thread == 0) ptx::cp_async_bulk_commit_group();
-    } else if (!is_of_one_group) {
-      store_last_rows(to, row, column, batch);
+    } else if (kCount < kPanelColumns || !is_of_one_group) {
+      store_units<kCount>(to, row, column, batch);
       // An empty group: slots are counted by groups of stores, and those by TMA come before and after this one.
       if (thread == 0) ptx::cp_async_bulk_commit_group();
     } else if (thread == 0) {
@@ -249,17 +264,29 @@ struct Epilogue {
   // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's, gated ones.
   template <class Sums>
   __device__ __forceinline__ void store(Sums sums, int row, int column, int batch) {
-    constexpr int kPanels = kColumns / kPanelColumns, kCopies = kSharesCode<C> ? 1 : blocks(C) * kPanels;
+    if constexpr (kRest > 0) {
+#pragma unroll
+      for (int i = 0; i < blocks(C); ++i) {
+#pragma unroll
+        for (int j = 0; j < kColumns / kPanelColumns; ++j) store_panel<kPanelColumns>(sums, i, j, row, column, batch);
+        store_panel<kRest>(sums, i, kColumns / kPanelColumns, row, column, batch);
+      }
+    } else {
+      constexpr int kPanels = kColumns / kPanelColumns, kCopies = shares_code(C) ? 1 : blocks(C) * kPanels;
 #pragma unroll kCopies
-    for (int i = 0; i < blocks(C) * kPanels; ++i) {
-      float out[kPanelRegisters];
-      const int first_row = row + i / kPanels * kBlockRows;
-      const int first_column = column + i % kPanels * kPanelColumns;
-      sums(out, i / kPanels, i % kPanels);
-      if constexpr (!is_gated(C)) finish_panel(out, first_row, first_column, batch);
-      if constexpr (has_d_factors(C)) divide_by_factors(out, first_row, first_column, batch);
-      stage_and_store(out, first_row, first_column, batch);
+      for (int i = 0; i < blocks(C) * kPanels; ++i)
+        store_panel<kPanelColumns>(sums, i / kPanels, i % kPanels, row, column, batch);
     }
+  }
+
+  template <int kCount, class Sums>
+  __device__ __forceinline__ void store_panel(Sums& sums, int block, int panel, int row, int column, int batch) {
+    float out[(kCount + 15) / 16 * 8];
+    const int first_row = row + block * kBlockRows, first_column = column + panel * kPanelColumns;
+    sums(out, block, panel);
+    if constexpr (!is_gated(C)) finish_panel<kCount>(out, first_row, first_column, batch);
+    if constexpr (has_d_factors(C)) divide_by_factors(out, first_row, first_column, batch);
+    stage_and_store<kCount>(out, first_row, first_column, batch);
   }
 
   // Shared memory must not be given away before it was read.

@@ -42,7 +42,7 @@ struct RowGatherer {
 
   const Params& p;
   const unsigned smem;
-  const Barriers barriers = gemm::barriers(C, smem);
+  const Barriers barriers = barriers_at<C>(smem);
   TileSchedule<C, Walker::warp> schedule{p};
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first = (static_cast<int>(threadIdx.x) / 32 - kFirstGatherWarp) * kRows;  // row of the tile
@@ -69,7 +69,8 @@ struct RowGatherer {
     const long long pitch = p.lda * element_bytes(C);
     const long long at = static_cast<long long>(step) * kStepBytes + unit * kUnit;
     const int bytes = static_cast<int>(min(max(static_cast<long long>(p.k) * element_bytes(C) - at, 0ll), 16ll));
-    const unsigned to = smem + smem_layout(C).a.offset + ring.slot * a_slot_bytes(C) + (first + row) * kStepBytes;
+    constexpr int kOffset = smem_layout(C).a.offset;
+    const unsigned to = smem + kOffset + ring.slot * a_slot_bytes(C) + (first + row) * kStepBytes;
 #pragma unroll
     for (int i = 0; i < kRows / kAtOnce; ++i) {
       if (i * kAtOnce >= count) break;

@@ -83,7 +83,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (C.split_k > 1) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
-      if (threadIdx.x == 0) ptx::mbarrier_wait_parity(barriers(C, smem).fetched[0], 0);
+      if (threadIdx.x == 0) ptx::mbarrier_wait_parity(barriers_at<C>(smem).fetched[0], 0);
     }
   } else {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();

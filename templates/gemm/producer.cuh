@@ -106,7 +106,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
                                               TileSchedule<C, Walker::thread>& schedule) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr int kBytesOfA = is_gathered(C) ? 0 : a_slot_bytes(C);  // other warps copy rows by a list (gather.cuh)
-  const Barriers barriers = gemm::barriers(C, smem);
+  const Barriers barriers = barriers_at<C>(smem);
   const ClusterPlace<C>& place = schedule.place;
   // The ranks that share this CTA's A, and those that share its B.
   constexpr unsigned kRow = (1u << C.cluster_n) - 1;

@@ -91,7 +91,8 @@ struct ListedScaleSource {
 // Where the factors of a slot are.
 template <Config C>
 __device__ __forceinline__ unsigned scales_of(unsigned smem, int slot) {
-  return smem + smem_layout(C).scales.offset + slot * scale_slot_bytes(C);
+  constexpr int kOffset = smem_layout(C).scales.offset;
+  return smem + kOffset + slot * scale_slot_bytes(C);
 }
 
 // The warp that loads factors. Where bulk copies take both operands' its first thread starts them. Elsewhere all
@@ -105,7 +106,7 @@ struct ScaleLoader {
 
   const Params& p;
   const unsigned smem;
-  const Barriers barriers = gemm::barriers(C, smem);
+  const Barriers barriers = barriers_at<C>(smem);
   TileSchedule<C, Walker::warp> schedule{p};
   const int lane = static_cast<int>(threadIdx.x) % 32;
   common::RingPosition<C.stages> ring{};

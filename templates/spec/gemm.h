@@ -106,24 +106,22 @@ TESSERA_HD constexpr int unit_of_gate(const Config& c) {
   return 2 * (c.facts.interleave > 16 ? c.facts.interleave : 16);
 }
 
-// D leaves in panels of 64 rows, whose columns are the most that divide those of the tile: of one swizzle span, at most
-// 64. (128 of an 8-bit type would keep 64 registers busy beside the accumulators; those that share a factor have to.)
-// With swap_ab a panel's columns are rows of D, any multiple of 16, and its 64 rows are a span.
-TESSERA_HD constexpr int panel_columns(const Config& c) {
-  if (has_d_factors(c)) return kScaleBlock;
-  int columns = is_8_bit(c.facts.d_dtype) || is_swapped(c) ? 64 : 128 / dtype_bytes(c.facts.d_dtype);
-  if (is_swapped(c))
-    while (columns > 16 && stored_columns(c) % columns != 0) columns -= 16;
-  else
-    while (stored_columns_of_d(c) % columns != 0) columns /= 2;
-  return columns;
+// Whether all panels of a tile share one copy of the code that makes D of sums. It may be a hundred instructions (the
+// error function, beside c and a bias), for each of 128 sums of a thread: three times the compile time of the rest.
+TESSERA_HD constexpr bool shares_code(const Config& c) {
+  return c.facts.activation == Activation::gelu ||
+         (c.facts.c == Addend::matrix && c.facts.activation != Activation::none);
 }
-TESSERA_HD constexpr int d_span_bytes(const Config& c) {
-  return (is_swapped(c) ? kBlockRows : panel_columns(c)) * dtype_bytes(c.facts.d_dtype);
+
+// Whether columns of a tile that are no whole panel may be left over: the threads store those themselves. So a width
+// need not be a multiple of a panel's, and few barriers stand between panels: 128x176 has three, not eleven of 16.
+TESSERA_HD constexpr bool may_have_rest(const Config& c) {
+  return !c.has_whole_panels && c.split_k == 1 && !is_gated(c) && !has_d_factors(c) && !shares_code(c);
 }
-TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
-  const int span = d_span_bytes(c);
-  return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
+
+// Columns of a tile are a multiple of these, and 16 at least: a row's part in D is whole units of 16 bytes.
+TESSERA_HD constexpr int unit_of_columns(const Config& c) {
+  return may_have_rest(c) && !has_scale_blocks(c) && !is_8_bit(c.facts.d_dtype) ? 8 : 16;
 }
 
 // Squares that a tile of `extent` rows may touch.
@@ -180,6 +178,52 @@ TESSERA_HD constexpr int b_slot_rows(const Config& c) {
 
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return c.tile_m * kStepBytes; }
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) { return b_slot_rows(c) * kStepBytes; }
+// D leaves in panels of 64 rows and at most 64 columns, of one swizzle span. (128 of an 8-bit type would keep 64
+// registers busy beside the accumulators; those that share a factor have to.) With swap_ab a panel's columns are rows
+// of D, any multiple of 16, and its 64 rows are a span.
+TESSERA_HD constexpr int most_panel_columns(const Config& c) {
+  return is_8_bit(c.facts.d_dtype) || is_swapped(c) ? 64 : 128 / dtype_bytes(c.facts.d_dtype);
+}
+TESSERA_HD constexpr int narrower_panel(const Config& c, int columns) {
+  return is_swapped(c) ? columns - 16 : columns / 2;
+}
+// The most that divide a tile's columns, or 16.
+TESSERA_HD constexpr int dividing_panel(const Config& c) {
+  int columns = most_panel_columns(c);
+  while (columns > 16 && stored_columns_of_d(c) % columns != 0) columns = narrower_panel(c, columns);
+  return columns;
+}
+// Slots of the ring beside staging memory for panels of so many columns.
+TESSERA_HD constexpr int stages_beside(const Config& c, int columns) {
+  const int staging = consumer_warpgroups(c) * kStagingSlots * kBlockRows * columns * dtype_bytes(c.facts.d_dtype);
+  const int stage = a_slot_bytes(c) + b_slot_bytes(c) + scale_slot_bytes(c) + 16;
+  return (kMaxSmemBytes - staging) / stage;
+}
+// Where columns may be left over, the most that leave the ring as many slots, and no more than as few panels need.
+TESSERA_HD constexpr int panel_columns(const Config& c) {
+  if (has_d_factors(c)) return kScaleBlock;
+  const int dividing = dividing_panel(c), of_tile = stored_columns_of_d(c);
+  if (!may_have_rest(c)) return dividing;
+  int columns = most_panel_columns(c);
+  while (columns > dividing && (columns > of_tile || stages_beside(c, columns) < stages_beside(c, dividing)))
+    columns = narrower_panel(c, columns);
+  while (is_swapped(c) && columns > 16 && (of_tile - 1) / (columns - 16) == (of_tile - 1) / columns) columns -= 16;
+  return columns;
+}
+TESSERA_HD constexpr int d_span_bytes(const Config& c) {
+  return (is_swapped(c) ? kBlockRows : panel_columns(c)) * dtype_bytes(c.facts.d_dtype);
+}
+TESSERA_HD constexpr Swizzle d_swizzle(const Config& c) {
+  const int span = d_span_bytes(c);
+  return span == 128 ? Swizzle::b128 : span == 64 ? Swizzle::b64 : span == 32 ? Swizzle::b32 : Swizzle::none;
+}
+// Columns that no whole panel has.
+TESSERA_HD constexpr int rest_columns(const Config& c) { return stored_columns_of_d(c) % panel_columns(c); }
+// Of a tile's panels, beside each other.
+TESSERA_HD constexpr int panels_across(const Config& c) {
+  return stored_columns_of_d(c) / panel_columns(c) + (rest_columns(c) > 0 ? 1 : 0);
+}
+
 TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
   return kBlockRows * panel_columns(c) * dtype_bytes(c.facts.d_dtype);
 }
@@ -198,6 +242,13 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
 // Addresses, where `smem` is that of the CTA's shared memory.
 TESSERA_HD constexpr Barriers barriers(const Config& c, unsigned smem = 0) {
   return barriers_from(c, smem_layout(c).barriers.offset, smem);
+}
+// The same in device code: their place is known when the kernel is compiled. (What a panel is takes loops that are not
+// unrolled.)
+template <Config C>
+TESSERA_HD constexpr Barriers barriers_at(unsigned smem) {
+  constexpr int kOffset = smem_layout(C).barriers.offset;
+  return barriers_from(C, kOffset, smem);
 }
 
 // Registers per thread: at entry, as __launch_bounds__(num_threads, 1) deals them, and after setmaxnreg.
@@ -284,7 +335,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_tile(const Config& c) {
   if (c.tile_m < 64 || c.tile_m % 64 != 0) return {Rule::tile_m_not_multiple_of_64, c.tile_m, 64};
   if (c.tile_m > 256) return {Rule::tile_m_out_of_range, c.tile_m, 256};
   if (is_ping_pong(c) && c.tile_m > 128) return {Rule::tile_m_out_of_range, c.tile_m, 128};
-  if (c.tile_n < 16 || c.tile_n % 16 != 0) return {Rule::tile_n_not_multiple_of_16, c.tile_n, 16};
+  const int unit = c.tile_n < 16 ? 16 : unit_of_columns(c);
+  if (c.tile_n < 16 || c.tile_n % unit != 0) return {Rule::tile_n_not_multiple, c.tile_n, unit};
   if (c.tile_n > 256) return {Rule::tile_n_out_of_range, c.tile_n, 256};
   if (is_gated(c) && c.tile_n % unit_of_gate(c) != 0) return {Rule::tile_n_of_gate, c.tile_n, unit_of_gate(c)};
   if (c.stages < 2 || c.stages > kMaxStages) return {Rule::stages_out_of_range, c.stages, kMaxStages};
@@ -311,7 +363,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_cluster(const Config& c) {
   if (c.tile_m % (c.cluster_n * unit_a) != 0) return {Rule::part_of_a_too_small, c.tile_m / c.cluster_n, unit_a};
   if (b_slot_rows(c) % (c.cluster_m * unit_b) != 0)
     return {Rule::part_of_b_too_small, b_slot_rows(c) / c.cluster_m, unit_b};
-  if (c.tile_n % (c.split_k * 16) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
+  if (c.split_k > 1 && c.tile_n % (c.split_k * 16) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
   if (has_d_factors(c) && stored_columns_of_d(c) % kScaleBlock != 0)
     return {Rule::columns_of_d_factors, stored_columns_of_d(c), kScaleBlock};
   return {};

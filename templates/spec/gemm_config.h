@@ -20,7 +20,8 @@ struct Config {
   KernelSchedule kernel_schedule = KernelSchedule::cooperative;
   int raster = 8;  // tiles of clusters along M that are walked before the next one along N
   SwapAb swap_ab = SwapAb::off;
-  int box_m = 64;  // most rows of A that one copy loads: fewer where few rows are expected
+  int box_m = 64;                 // most rows of A that one copy loads: fewer where few rows are expected
+  bool has_whole_panels = false;  // no columns are left over (may_have_rest): of kernels that borrow the epilogue
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
 };
@@ -65,7 +66,7 @@ enum class Rule {
   split_k_of_groups,              // split_k; 1
   tile_m_not_multiple_of_64,      // tile_m; 64
   tile_m_out_of_range,            // tile_m; 256
-  tile_n_not_multiple_of_16,      // tile_n; 16
+  tile_n_not_multiple,            // tile_n; 8 or 16
   tile_n_out_of_range,            // tile_n; 256 (wgmma N)
   stages_out_of_range,            // stages; 16
   cluster_too_large,              // CTAs; 8

@@ -209,6 +209,7 @@ TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
   e.stages = 2;
   e.cluster_m = 1;
   e.swap_ab = SwapAb::on;
+  e.has_whole_panels = true;
   return e;
 }
 

@@ -236,7 +236,7 @@ TEST_CASE("products: the choice where others were measured to be slow") {
             {"96x192t_s5_c1x1x1", "192x96_s5_c1x1x1", "128x144_s6_c1x1x1", "128x144pp_s6_c1x1x1"});
   is_one_of({{"m", "1792"}, {"n", "2560"}, {"k", "9728"}}, {"144x256t_s4_c1x1x1"});
   is_one_of({{"m", "64"}, {"n", "51200"}, {"k", "5120"}},
-            {"64x80_s12_c1x1x1", "64x64_s13_c1x1x1", "64x64t_s13_c1x1x1", "64x64t_s13_c1x2x1"});
+            {"64x200_s6_c1x1x1", "64x80_s12_c1x1x1", "64x64_s13_c1x1x1", "64x64t_s13_c1x1x1", "64x64t_s13_c1x2x1"});
   is_one_of({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}}, {"128x176pp_s5_c1x1x1", "128x192pp_s4_c1x1x1"});
   const auto mn_is_one_of = [&](Fields sizes, std::initializer_list<const char*> names) {
     sizes.insert(sizes.end(), {{"a_layout", "mn"}, {"b_layout", "mn"}});
@@ -251,7 +251,7 @@ TEST_CASE("products: the choice where others were measured to be slow") {
   mn_is_one_of({{"m", "2776"}, {"n", "1624"}, {"k", "2554"}},
                {"160x256t_s3_c2x1x1", "256x160_s3_c1x2x1", "128x128pp_s6_c2x2x1", "256x144_s3_c1x2x1"});
   is_one_of({{"m", "4232"}, {"n", "2288"}, {"k", "1224"}},
-            {"160x256t_s4_c2x1x1", "144x128tpp_s5_c2x2x1", "224x128t_s4_c2x2x1"});
+            {"160x256t_s4_c2x1x1", "144x128tpp_s5_c2x2x1", "224x128t_s4_c2x2x1", "128x176pp_s5_c2x2x1"});
   // Clusters of four in many rounds.
   is_one_of({{"m", "2296"}, {"n", "5728"}, {"k", "5208"}},
             {"256x144_s4_c1x4x1", "128x144pp_s6_c2x2x1", "128x224_s4_c2x2x1", "144x256t_s4_c2x1x1"});

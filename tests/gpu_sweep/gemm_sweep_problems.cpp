@@ -307,12 +307,14 @@ std::vector<Gemm> gemm_sweep_problems() {
                                {0, 0, 0, 0, 0, 0, 0},     {128, 256, 2, 1, 1, 0, 0}, {64, 128, 1, 1, 4, 0, 0},
                                {128, 128, 2, 1, 1, 0, 1}, {256, 128, 1, 2, 1, 0, 0}, {64, 64, 1, 1, 1, 2, 0},
                                {128, 64, 1, 2, 2, 0, 0},  {64, 192, 1, 1, 1, 0, 1},  {128, 128, 1, 1, 8, 0, 0},
-                               {64, 192, 1, 1, 3, 0, 0},  {128, 192, 1, 2, 1, 0, 1}};
+                               {64, 192, 1, 1, 3, 0, 0},  {128, 192, 1, 2, 1, 0, 1}, {128, 168, 1, 1, 1, 0, 1},
+                               {192, 88, 1, 1, 1, 0, 0}};
   // The same, of tiles of D transposed; with both operands MN-major some are refused.
   constexpr int kSwapped[][7] = {{48, 128, 1, 1, 1, 0, 0},  {176, 64, 1, 1, 1, 0, 0},  {96, 128, 1, 2, 1, 0, 0},
                                  {128, 64, 2, 1, 1, 0, 0},  {80, 128, 1, 1, 1, 0, 1},  {144, 64, 1, 1, 3, 0, 0},
                                  {64, 256, 1, 1, 1, 0, 0},  {128, 192, 1, 1, 1, 0, 0}, {160, 64, 1, 1, 5, 2, 0},
-                                 {256, 128, 1, 1, 2, 0, 0}, {16, 64, 1, 1, 1, 0, 0}};
+                                 {256, 128, 1, 1, 2, 0, 0}, {16, 64, 1, 1, 1, 0, 0},   {40, 128, 1, 1, 1, 0, 0},
+                                 {200, 128, 1, 1, 1, 0, 0}};
   const std::size_t unswapped = list.size();
   for (std::size_t i = 0; i < unswapped; ++i)
     if (dtype_bytes(list[i].d_dtype) == 2) list.push_back(list[i]);
@@ -324,8 +326,12 @@ std::vector<Gemm> gemm_sweep_problems() {
     p.swap_ab = i < unswapped ? SwapAb::off : SwapAb::on;
     const auto& tile = i < unswapped ? kTiles[i % std::size(kTiles)] : kSwapped[i % std::size(kSwapped)];
     if (tile[0] == 0) continue;
-    p.tile_m = tile[0];
-    p.tile_n = tile[1];
+    // A width that is no multiple of 16 only where columns may be left over.
+    const bool is_plain = dtype_bytes(p.d_dtype) > 1 && p.a_scale_block == ScaleBlock::none &&
+                          p.activation != Activation::gelu && (p.c == Addend::none || p.activation == Activation::none);
+    const auto width = [&](int columns) { return is_plain ? columns : static_cast<int>(round_up(columns, 16)); };
+    p.tile_m = width(tile[0]);
+    p.tile_n = width(tile[1]);
     p.cluster_m = tile[2];
     p.cluster_n = tile[3];
     p.split_k = tile[4];

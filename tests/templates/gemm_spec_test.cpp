@@ -1,6 +1,7 @@
 // The rules of matrix product Configs, and what follows from a legal one.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "spec/gemm.h"
@@ -13,7 +14,7 @@ std::vector<Config> legal_configs() {
   for (const DType d_dtype : {DType::f32, DType::bf16, DType::e4m3})
     for (const bool is_8_bit_product : {false, true})
       for (const int tile_m : {64, 128, 192, 256})
-        for (const int tile_n : {16, 48, 64, 112, 128, 160, 256})
+        for (const int tile_n : {16, 24, 48, 56, 64, 112, 128, 160, 168, 200, 256})
           for (const int cluster_m : {1, 2})
             for (const int split_k : {1, 2, 3, 4, 5, 7})
               for (const KernelSchedule schedule : {KernelSchedule::cooperative, KernelSchedule::ping_pong})
@@ -66,7 +67,12 @@ TEST_CASE("each rule names what it found and its bound") {
   check_rule({.tile_m = 320}, Rule::tile_m_out_of_range, 320, 256);
   check_rule({.tile_m = 192, .tile_n = 64, .kernel_schedule = KernelSchedule::ping_pong}, Rule::tile_m_out_of_range,
              192, 128);
-  check_rule({.tile_n = 72}, Rule::tile_n_not_multiple_of_16, 72, 16);
+  check_rule({.tile_n = 68}, Rule::tile_n_not_multiple, 68, 8);
+  check_rule({.tile_n = 8}, Rule::tile_n_not_multiple, 8, 16);
+  // What has no columns that are left over.
+  check_rule({.facts = {.activation = Activation::gelu}, .tile_n = 72}, Rule::tile_n_not_multiple, 72, 16);
+  check_rule({.facts = {.d_dtype = DType::e4m3}, .tile_n = 72}, Rule::tile_n_not_multiple, 72, 16);
+  check_rule({.tile_n = 72, .split_k = 2}, Rule::tile_n_not_multiple, 72, 16);
   check_rule({.tile_n = 272}, Rule::tile_n_out_of_range, 272, 256);
   check_rule({.stages = 1}, Rule::stages_out_of_range, 1, 16);
   check_rule({.stages = 17}, Rule::stages_out_of_range, 17, 16);
@@ -148,8 +154,11 @@ TEST_CASE("boxes fill their slots, panels of d its columns") {
     CHECK(b_slot_rows(c) - c.tile_n < b_box_rows(c));
     CHECK(d.extents[0] * dtype_bytes(c.facts.d_dtype) == d_span_bytes(c));
     const int along = is_swapped(c) ? 1 : 0;  // the tile's columns
-    CHECK(stored_columns(c) % d.extents[along] == 0);
-    CHECK(d.extents[along] % 8 == 0);  // four values of a thread
+    CHECK(stored_columns(c) % d.extents[along] == rest_columns(c));
+    CHECK((rest_columns(c) == 0 || may_have_rest(c)));
+    CHECK(rest_columns(c) * dtype_bytes(c.facts.d_dtype) % 16 == 0);
+    CHECK((rest_columns(c) + 15) / 16 * 16 <= std::max(d.extents[along], 16));  // staged as a panel is
+    CHECK(d.extents[along] % 8 == 0);                                           // four values of a thread
     CHECK(d.extents[1 - along] == kBlockRows);
     for (const TmaBox& box : {a, b, d})
       for (const int extent : box.extents) CHECK((extent >= 1 && extent <= 256));
