@@ -74,9 +74,9 @@ class Cell:
         self.d = torch.empty(m, n, device="cuda", dtype=TORCH_DTYPE[dtype] if dtype != "e4m3" else torch.bfloat16)
         self.out = torch.empty_like(self.d)
         self.one = torch.ones((), device="cuda")
-        self.selectors = f"dtype={dtype},m={m},n={n},k={k}"
+        self.selectors = f"dtype={dtype},d_dtype={'bf16' if dtype == 'e4m3' else dtype},m={m},n={n},k={k}"
         if dtype == "e4m3":
-            self.selectors += f",accumulation={accumulation},d_dtype=bf16"
+            self.selectors += f",accumulation={accumulation}"
 
     def peer(self):
         if self.dtype == "e4m3":
