@@ -78,7 +78,7 @@ struct Rates {
   double lookup_bytes_per_cycle;  ///< that the L2 looks up for one SM of all
 };
 constexpr Rates kRates{6.365, 85.01, 1.041, 1.024, 1.362, 34.96};
-constexpr Rates kRatesOnLines{9, 71.33, 0.9619, 0.9948, 1.75, 27.62};
+constexpr Rates kRatesOnLines{9, 71.33, 0.9619, 0.9948, 1.466, 27.62};
 constexpr double kLongSteps = 8;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
