@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the description of a Hopper GPU from what micro.cu measured: describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl > emulator/time/gpus/h200.json
+"""Writes the description of a Hopper GPU from what micro.cu measured: 
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -58,18 +59,51 @@ def main() -> None:
     plain = find("rates of plain accesses")
     wait_over = mbarrier["wait_over"]
     rows_what = "rows of a tensor load"
-    one_row = max(line["cycles_of_row"] for line in lines if line["what"] == rows_what and line["sms"] == "one" and line["pitch"] % 128 == 0)
-    by_rows = lambda value, what: number(value, f"{what}, one SM: bench/time/micro/rows.cu, {device['name'].replace('NVIDIA ', '')}", "measured")
+    name, mhz = device["name"].replace("NVIDIA ", ""), device["mhz"]
+    by = lambda program: lambda value, what: number(value, f"{what}: bench/time/micro/{program}.cu, {name}", "measured")
+    by_rows, by_fed, by_small = by("rows"), by("fed"), by("small")
+    one_row = max(line["cycles_of_row"] for line in lines if line["what"] == "rows of planes" and line["sms"] == "one")
+    fed = [line for line in lines if line["what"] == "fed" and not line["form"].startswith("e4m3")]
+
+    def clocks(times: int) -> dict:
+        """By how busy tensor cores are, in tenths: the mean of what was measured there."""
+        tenths: dict = {}
+        for line in fed:
+            if line["multiplies"] and not line["same"] and line["times"] == times:
+                tenths.setdefault(round(10 * line["tensor_core"]), []).append((line["tensor_core"], line["mhz"]))
+        mean = lambda values: sum(values) / len(values)
+        return {str(round(mean([busy for busy, _ in of]), 3)): by_fed(round(mean([mhz for _, mhz in of])),
+                f"random numbers, tiles of a product from the L2, {times} times {len(of)} forms") for _, of in sorted(tenths.items())}
+
+    def small(**keys) -> float:
+        wanted = {"rounds": 0, "copies": 0, "stores": 0, "words": 0, "plain": 0, "timer": 0, **keys}
+        return find("small kernel", **wanted)["us"]
+
+    # Tiles of 64 x 256 whose B, four fifths of the bytes, is read by `raster` SMs at the same time, and A by the others
+    # over that: two of them give the times of a byte that so many read, less what each has of the other.
+    sms = device["sms"]
+    raster = {line["raster"]: line["read_TB_s"] for line in reversed(fed) if line["form"] == "bf16 SS n256" and line["warpgroups"] == 1
+              and not line["multiplies"] and not line["same"] and line["share"] == 1 and line["lag"] == 0 and line["ctas"] == sms}
+    together = {}
+    for few, many in ((2, 64), (4, 32), (8, 16)):
+        a, b = 1 / raster[few], 1 / raster[many]
+        for count, time in ((few, (0.8 * a - 0.2 * b) / 0.6), (many, (0.8 * b - 0.2 * a) / 0.6)):
+            together[count] = 1e6 / time / sms / mhz
+    same = [line["read_TB_s"] for line in fed if line["form"] == "bf16 SS n256" and line["warpgroups"] == 1 and line["same"]
+            and not line["multiplies"] and line["share"] == 1 and line["ctas"] == sms]
+    together[sms] = max(same) * 1e6 / sms / mhz
+    everywhere = [line for line in fed if line["ctas"] == device["sms"]]
+    port = max(line["bytes_per_clock_filled"] for line in everywhere if line["share"] == 1)
+    port_of_multicast = max(line["bytes_per_clock_filled"] for line in everywhere if line["share"] > 1)
+
     stores = {(line["bytes"], line["count"]): line for line in lines if line["what"] == "bulk store"}
     store_rate = 49152 / (stores[(65536, 1)]["read"] - stores[(16384, 1)]["read"])
     store_latency = stores[(4096, 1)]["read"] - stores[(4096, 1)]["issue"] - 4096 / store_rate
-    empty = find("empty kernel between events, us", waves=1)
-    waves = find("empty kernel between events, us", waves=16)
+    waves = [find("empty kernel between events, us", waves=count)["block384_smem200K"] for count in (1, 16)]
     chase = {line["span"]: line for line in lines if line["what"] == "dependent ld.global"}
     wgmma = [line for line in lines if line["what"] == "wgmma"]
     one = [line for line in wgmma if line["form"].startswith("bf16 SS n")]
     tail = sorted(line["latency"] - line["interval"] for line in one)[len(one) // 2]
-    mhz = device["mhz"]
     loaded = find("all tensor cores", form="bf16 SS n256", random=1, steps=1000)
     reads = {line["megabytes"]: line for line in lines if line["what"] == "read after the L2 was overwritten"}
     displaced = max(line["us_dirty"] - line["us_clean"] for line in reads.values())
@@ -161,13 +195,19 @@ def main() -> None:
                 "clock_loaded_8_bit_mhz": measured(
                     find("all tensor cores", form="e4m3 SS n256", random=1, steps=1000)["mhz"], "the same with e4m3 m64n256k32"
                 ),
+                "clock_by_tensor_core": clocks(1),
+                "clock_by_tensor_core_1_ms": clocks(12),
                 "sub_cores": published(4, guide),
                 "warps": published(64, guide),
                 "registers": published(65536, guide),
                 "shared_bytes": published(228 * 1024, guide),
             },
             "launch": {
-                "empty_us": measured(empty["block384_smem200K"], "empty kernel of 384 threads and 200 KiB between events, L2 overwritten before"),
+                "empty_us": by_small(small(), "kernel of 384 threads and 200 KiB that does nothing, between events, L2 overwritten before"),
+                "first_access": by_small(
+                    (2 * small(rounds=1, copies=1) - small() - small(rounds=2, copies=1)) * mhz,
+                    "a copy of 16 KiB of each SM, L2 overwritten before, less a second one",
+                ),
                 "next_us": measured(find("empty kernel in a graph of 100, us")["each"], "empty kernel in a graph"),
                 "dirty_bytes": measured(
                     max(0, displaced) * plain["read_hbm_TB_s"] * 1e6, "reads after the L2 was overwritten: time over that of a clean L2"
@@ -180,7 +220,7 @@ def main() -> None:
                     max(0, code["first_after_flush"] - code["again"]) / 128, "16 KiB of code, first after a flush and again"
                 ),
                 "cta_start": measured(
-                    (waves["block384_smem200K"] - empty["block384_smem200K"]) / 15 * mhz, "15 more waves of empty CTAs"
+                    (waves[1] - waves[0]) / 15 * mhz, "15 more waves of empty CTAs"
                 ),
             },
             "shared": {
@@ -214,11 +254,13 @@ def main() -> None:
                     max(line["bytes_per_clock"] for line in by_thread.values()), "bulk copies from the L2, one SM, eight under way"
                 ),
                 "least": published(30, "facebookexperimental/triton NVLatencyModel.cpp@487dae6 (B200): the engine's least time"),
-                "row": by_rows(one_row, "rows of 16 to 128 bytes at sectors, tensor loads of 128 rows"),
+                "row": by_rows(one_row, "rows of 16, 32 and 64 bytes of boxes of three dimensions, one SM"),
                 "split_row": {
-                    # Rows 144 bytes apart begin at a sector and between two by turns.
-                    str(size): by_rows(2 * find(rows_what, sms="one", row_bytes=size, pitch=144)["cycles_of_row"] - one_row,
-                                       f"rows of {size} bytes that begin between sectors")
+                    # Rows 144 bytes apart begin at a sector and between two by turns, and touch so many lines.
+                    str(size): by_rows(
+                        2 * (find(rows_what, sms="one", row_bytes=size, pitch=144)["cycles_of_row"]
+                             - one_row * sum((16 * i + size - 1) // 128 + 1 for i in range(8)) / 8),
+                        f"rows of {size} bytes 144 bytes apart less the lines that they touch, one SM")
                     for size in (32, 64, 128)
                 },
                 "first_use": measured(max(0, first["first"] - first["second"]), "tensor loads of 8 KiB after a flush: the first less the second"),
@@ -239,9 +281,12 @@ def main() -> None:
                 "bytes_per_clock": measured(
                     max(line["l2_TB_s"] for line in all_sms.values()) * 1e6 / mhz, "bulk copies of all SMs from the L2, each its own"
                 ),
+                "port_bytes_per_clock": by_fed(port, "all SMs the same tiles: what the shared memory of each gets"),
+                "multicast_bytes_per_clock": by_fed(port_of_multicast, "the same with copies for both CTAs of a cluster"),
                 "by_sharers": {
-                    str(count): measured(line["bytes_per_clock_of_each"], f"bulk copies of all SMs, {count} the same bytes at a time")
-                    for count, line in sharers.items()
+                    "1": measured(sharers[1]["bytes_per_clock_of_each"], "bulk copies of all SMs, each its own bytes"),
+                    **{str(count): by_fed(rate, f"tiles as those of a product, {count} SMs the same at about the same time")
+                       for count, rate in sorted(together.items())},
                 },
             },
             "hbm": {

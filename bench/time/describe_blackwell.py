@@ -136,6 +136,10 @@ def main():
         "sets": leaf(4, "NVIDIA's developer forum, 312884, of Volta and later: the tag stage resolves 4 sets a cycle", "inferred"),
         "store_line": leaf(1.0, h200, "inferred"), "store_part": leaf(2.0, h200, "inferred"),
     }
+    rows = "as on the H200: bench/time/micro/rows.cu: a line of 128 bytes a cycle, which is what a multiprocessor gets here"
+    b200["tma"]["row"] = leaf(1.0, rows, "inferred")
+    b200["tma"]["split_row"] = {str(size): leaf(more, "as on the H200: bench/time/micro/rows.cu", "inferred")
+                                for size, more in ((32, 1.294), (64, 1.498), (128, 1.498))}
     b200["sync"]["cluster_bytes_per_clock"] = leaf(16.3, "as on an H800: arXiv 2402.13499: 3.27 TB/s of 114 multiprocessors "
                                                          "in clusters of 2, 1,755 MHz", "inferred")
     l2 = "users of a PRO 6000: about 8.7 TB/s"
@@ -144,7 +148,7 @@ def main():
         "sm/clock_mhz": leaf(2880, "ninfer pr 160: 2.87 to 2.91 GHz seen inside kernels"),
         "sm/clock_loaded_mhz": leaf(2407, "NVIDIA data sheet: boost clock, that of the rated 209.5 TFLOPS", "published"),
         "l2/bytes": leaf(100663296, "NVIDIA data sheet: 96 MiB"), "l2/latency": leaf(360, MD),
-        "l2/bytes_per_clock": leaf(3150, f"{l2} of 188 multiprocessors at 2.6 GHz, by the number of multiprocessors",
+        "l2/bytes_per_clock": leaf(2731, f"{l2} of 188 multiprocessors, by the number of multiprocessors, at 2.88 GHz",
                                    "inferred"),
         "l2/bytes_per_clock_of_one_sm": leaf(64, "as on the H200: a multiprocessor's port", "inferred"),
         "hbm/latency": leaf(936, MD), "hbm/terabytes_per_second": leaf(1.66, "1.792 TB/s by the pins; the part that "

@@ -25,7 +25,10 @@ class BulkLoad final : public CopyOperation {
   BulkReduce reduce;
 
   AsyncWork work() const override {
-    return {AsyncWork::Kind::load, bytes, source_cta != nullptr ? 0 : global, destinations.front(), place_.in};
+    AsyncWork work{AsyncWork::Kind::load, bytes, source_cta != nullptr ? 0 : global, destinations.front(), place_.in};
+    for (std::size_t i = 0; i < destinations.size() && destinations.size() > 1; ++i)
+      work.to[work.num_to++] = destinations[i];
+    return work;
   }
   void complete(Launch& launch) override {
     if (launch.options.skips_values) {

@@ -24,14 +24,26 @@ struct Tile {
   std::array<std::int32_t, 4> rows{};
 
   U32 credit() const { return is_gather ? 4 * math::tile_credit_bytes(tile) : math::tile_credit_bytes(tile); }
-  // Of so many rows, those that begin between two sectors of the L2: all, none, or by turns.
-  U32 split_rows(U32 of_rows) const {
-    constexpr std::int64_t kSectorBytes = 32;
+  std::int64_t first_byte() const {
     auto begin = static_cast<std::int64_t>(tile.address) + std::int64_t{at[0]} * math::tile_element_bits(tile.type) / 8;
     for (std::size_t d = 1; d < static_cast<std::size_t>(tile.rank); ++d)
       begin += at[d] * static_cast<std::int64_t>(tile.stride_bytes[d - 1]);
-    if (tile.rank > 1 && tile.stride_bytes[0] % kSectorBytes != 0) return of_rows / 2;
-    return begin % kSectorBytes != 0 ? of_rows : 0;
+    return begin;
+  }
+  // Lines that rows touch, and rows that begin between two sectors of the L2: where rows begin repeats after eight.
+  void describe_rows(AsyncWork& work) const {
+    constexpr std::int64_t kSectorBytes = 32, kLineBytes = 128, kPeriod = 8;
+    work.row_bytes = math::tile_row_bytes(tile);
+    const std::int64_t all = credit() / std::max(1U, work.row_bytes), begin = first_byte();
+    const std::int64_t pitch = tile.rank > 1 ? static_cast<std::int64_t>(tile.stride_bytes[0]) : 0;
+    std::int64_t lines = 0, split = 0;
+    for (std::int64_t row = 0; row < kPeriod; ++row) {
+      const std::int64_t first = begin + row * pitch;
+      lines += (first + work.row_bytes - 1) / kLineBytes - first / kLineBytes + 1;
+      split += static_cast<std::int64_t>(first % kSectorBytes != 0);
+    }
+    work.row_lines = static_cast<U32>(all * lines / kPeriod);
+    work.split_rows = static_cast<U32>(all * split / kPeriod);
   }
   template <class Visit>
   void visit_rows(U32 shared, Visit&& f) const {
@@ -61,8 +73,12 @@ class TensorLoad final : public CopyOperation {
 
   AsyncWork work() const override {
     AsyncWork work{AsyncWork::Kind::load, tile.credit(), tile.tile.address, destinations.front().cta, place_.in};
-    work.rows = tile.credit() / std::max(1U, math::tile_row_bytes(tile.tile));
-    work.split_rows = tile.split_rows(work.rows);
+    tile.describe_rows(work);
+    // A tile that begins outside of its tensor is the tensor's first one.
+    work.first_byte =
+        static_cast<std::uint64_t>(std::max(tile.first_byte(), static_cast<std::int64_t>(tile.tile.address)));
+    for (std::size_t i = 0; i < destinations.size() && destinations.size() > 1; ++i)
+      work.to[work.num_to++] = destinations[i].cta;
     return work;
   }
   void complete(Launch& launch) override {

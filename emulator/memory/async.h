@@ -43,7 +43,11 @@ struct AsyncWork {
   const Instruction* in = nullptr;
   int m = 0, n = 0, cta_group = 1;  ///< of a tcgen05.mma; 0: another tcgen05 operation
   bool a_in_tmem = false;
-  std::uint32_t rows = 0, split_rows = 0;  ///< of a tensor load; of these, such as begin between sectors of 32 bytes
+  /// Of a tensor load: lines of 128 bytes that its rows touch, and rows that begin between sectors of 32 bytes.
+  std::uint32_t row_lines = 0, split_rows = 0, row_bytes = 0;
+  std::uint64_t first_byte = 0;     ///< where its box begins; 0: at `global`
+  std::array<const Cta*, 16> to{};  ///< a copy for several CTAs: those whose shared memory gets the bytes
+  std::uint32_t num_to = 0;         ///< 0: it is for one
 };
 
 class AsyncOperation {

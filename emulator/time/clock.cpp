@@ -326,14 +326,6 @@ double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
   return sm.tensor_done;
 }
 
-// The copy engine takes the rows of a tensor load one by one.
-double Clock::time_of_rows(const AsyncWork& work) const {
-  if (work.rows == 0) return 0;
-  const double bytes_of_row = static_cast<double>(work.bytes) / work.rows;
-  const double split = gpu_.tma_split_row.points.empty() ? gpu_.tma_row : gpu_.tma_split_row.at(bytes_of_row);
-  return (work.rows - work.split_rows) * gpu_.tma_row + work.split_rows * split;
-}
-
 std::uint64_t Clock::completion(const AsyncOperation& operation) {
   const AsyncWork work = operation.work();
   const Cta* const cta = work.cta;
@@ -362,7 +354,13 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       const double from_shared = bytes / gpu_.smem_bytes_per_clock;
       sm.shared_busy += from_shared;
       over = work.global == 0 ? send_to_cluster(sm, start + took, bytes) : request(sm, start, work.global, bytes, true);
+      if (work.global != 0) {
+        over = std::max(over, deliver(work, sm, start));
+        first_copies.try_emplace({index, allocation_of(work.global)},
+                                 work.first_byte != 0 ? work.first_byte : work.global);
+      }
       over = std::max(over, sm.engine + gpu_.tma_latency_l2);
+      if (work.global != 0) over += first_access(sm);
       if (surroundings_.is_cold && work.global != 0 &&
           std::find(sm.tensors.begin(), sm.tensors.end(), work.global) == sm.tensors.end()) {
         sm.tensors.push_back(work.global);
@@ -384,7 +382,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       over = time_ + std::max(0.0, gpu_.tma_store_latency - gpu_.tma_store_read_latency);
       break;
     case AsyncWork::Kind::lane_copies:
-      over = request(sm, time_, work.global, static_cast<double>(work.bytes), false);
+      over = request(sm, time_, work.global, static_cast<double>(work.bytes), false) + first_access(sm);
       break;
     case AsyncWork::Kind::remote_store:
       over = send_to_cluster(sm, time_, static_cast<double>(work.bytes));
@@ -446,6 +444,7 @@ void Clock::add_to(LaunchTime& result) const {
     sum.tensor_busy += sm.tensor_busy;
     sum.engine_busy += sm.engine_busy;
     sum.path_busy += sm.path_busy;
+    sum.port_busy += sm.port_busy;
     sum.l1_busy += sm.l1_busy;
     sum.tensor_copy_busy += sm.tensor_copy_busy;
     sum.to_cluster_busy += sm.to_cluster_busy;
@@ -462,6 +461,7 @@ void Clock::add_to(LaunchTime& result) const {
   add("L1", sum.l1_busy);
   add("copy engine", sum.engine_busy);
   add("L2", sum.path_busy);
+  add("port", sum.port_busy);
   add("other CTAs", sum.to_cluster_busy);
   add("memory", sum.hbm_busy);
 }

@@ -52,6 +52,8 @@ struct Surroundings {
   double hbm_factor = 1;  ///< bytes that the memory moves for one that misses: what is displaced is written first
   bool is_cold = true;    ///< code and tensor maps have not been used on the multiprocessor
   double l1_bytes = 0;    ///< of a multiprocessor, that CTAs leave of its shared memory
+  /// Its clock over that of an idle GPU: the L2 and the memory have clocks of their own, which load does not lower.
+  double clock_part = 1;
 };
 
 /// Loads behind different predicates that a warp has under way: a thread has seven predicate registers (CUDA Binary
@@ -94,14 +96,15 @@ struct SmClock {
     std::array<double, kPipes> pipe{};
   };
   std::vector<SubCore> sub_cores;
-  double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, hbm = 0, to_cluster = 0;
+  double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, port = 0, hbm = 0, to_cluster = 0;
   double tensor_copy = 0, tensor_copy_busy = 0;  ///< tcgen05.cp
-  double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, hbm_busy = 0, l1_busy = 0;
+  double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, port_busy = 0, hbm_busy = 0, l1_busy = 0;
   double tensor_8_bit = 0, to_cluster_busy = 0;  ///< tensor_8_bit: of tensor_busy
   L1 l1{};
   std::array<double, kPipes> pipe_busy{};
   double issue_busy = 0;
   bool has_read = false;
+  double translated = -1;                ///< when the first read's addresses are known; -1: nothing has been read
   double miss_left = 0;                  ///< parts of requests that have missed and were not served so
   std::vector<bool> code{};              ///< by line of 128 bytes: has been executed
   std::vector<std::uint64_t> tensors{};  ///< that copies have used
@@ -157,10 +160,16 @@ class Clock {
   /// Of the tensor cores' work: what 8-bit types are.
   double part_of_8_bit() const;
   std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
+  /// Where the first copy of each multiprocessor from each allocation begins; by both.
+  std::map<std::pair<int, std::uint64_t>, std::uint64_t> first_copies{};
+  std::uint64_t stop_after = 0;  ///< instructions; 0: at the end
   double written_bytes = 0, read_total = 0, hbm_total = 0;
 
  private:
   double request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy);
+  /// What the addresses of the first reads of a multiprocessor take: the translations that they need are not there.
+  double first_access(SmClock& sm) const;
+  double deliver(const AsyncWork& work, SmClock& sm, double time);
   std::uint64_t allocation_of(std::uint64_t address) const;
   double miss_of(std::uint64_t address, double bytes);
   double wavefronts(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);

@@ -98,6 +98,7 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     return;
   }
   ready = lines.count == 0 ? request(sm, time, first, bytes, false) : load_through_l1(sm, cost, lines, time);
+  ready += first_access(sm);
   warp.now = std::max(warp.now, sm.l1.busy_until - gpu_.l1_latency);
 }
 
@@ -174,17 +175,23 @@ double Clock::miss_of(std::uint64_t address, double bytes) {
   return found == surroundings_.miss_of.end() ? surroundings_.miss : found->second;
 }
 
+double Clock::first_access(SmClock& sm) const {
+  if (!surroundings_.is_cold) return 0;
+  if (sm.translated < 0) sm.translated = time_ + gpu_.first_access;
+  return std::max(0.0, sm.translated - time_);
+}
+
 // A read by a multiprocessor: when its bytes are there. The way to the L2 and its parts of the shared rates are queues;
 // a request that misses waits for the memory as well. Which of them miss is by turns, in the grid's proportion, the
 // first one first.
 double Clock::request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy) {
   const double miss = miss_of(address, bytes);
   const auto rate = surroundings_.rate_of.find(allocation_of(address));
-  const double share =
-      std::min(gpu_.l2_bytes_per_clock_sm,
+  const double share =  // at the clock of an idle GPU
+      std::min(is_copy ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm,
                rate != surroundings_.rate_of.end() ? rate->second : gpu_.l2_bytes_per_clock / surroundings_.active_sms);
   const double start = std::max(time, sm.path);
-  const double took = bytes / share;
+  const double took = bytes * surroundings_.clock_part / share;
   sm.path = start + took;
   sm.path_busy += took;
   if (!std::exchange(sm.has_read, true)) sm.miss_left = 1 - miss;
@@ -192,8 +199,8 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   double over = start + took + (is_copy ? gpu_.tma_latency_l2 : gpu_.l2_latency);
   if (sm.miss_left >= 1 - 1e-9) {
     sm.miss_left -= 1;
-    const double hbm =
-        bytes * surroundings_.hbm_factor * gpu_.clock_mhz * surroundings_.active_sms / gpu_.hbm_bytes_per_us;
+    const double hbm = bytes * surroundings_.hbm_factor * gpu_.clock_mhz * surroundings_.clock_part *
+                       surroundings_.active_sms / gpu_.hbm_bytes_per_us;
     const double hbm_start = std::max(time, sm.hbm);
     sm.hbm = hbm_start + hbm;
     sm.hbm_busy += hbm;
@@ -201,6 +208,29 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
     over = std::max(over, hbm_start + hbm + (is_copy ? gpu_.tma_latency_hbm : gpu_.hbm_latency));
   }
   return over;
+}
+
+// What the L2 answers once goes to every CTA that the copy is for, and takes the port of its multiprocessor.
+double Clock::deliver(const AsyncWork& work, SmClock& sm, double time) {
+  const double rate = work.num_to == 0 ? gpu_.port_bytes_per_clock : gpu_.multicast_bytes_per_clock;
+  const double took = static_cast<double>(work.bytes) * surroundings_.clock_part / rate;
+  double over = 0;
+  const auto take = [&](SmClock& one) {
+    one.port = std::max(one.port, time) + took;
+    one.port_busy += took;
+    over = std::max(over, one.port + gpu_.tma_latency_l2);
+  };
+  if (work.num_to == 0) take(sm);
+  for (std::uint32_t i = 0; i < work.num_to; ++i)
+    if (const auto found = sm_of_.find(work.to[i]); found != sm_of_.end())
+      take(sms_[static_cast<std::size_t>(found->second)]);
+  return over;
+}
+
+// The copy engine takes the rows of a tensor load one by one, a line of 128 bytes after the other.
+double Clock::time_of_rows(const AsyncWork& work) const {
+  const double split = gpu_.tma_split_row.points.empty() ? 0 : gpu_.tma_split_row.at(work.row_bytes);
+  return work.row_lines * gpu_.tma_row + work.split_rows * split;
 }
 
 }  // namespace tessera::emulator

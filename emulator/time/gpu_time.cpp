@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -141,6 +142,21 @@ const ClassTime& GpuTime::class_of(const std::string& class_name) const {
   return found == classes.end() ? classes.at("other") : found->second;
 }
 
+// Any work of tensor cores lowers the clock at once, random numbers and time lower it more.
+double GpuTime::clock_at(double tensor_busy, double part_of_8_bit, double microseconds) const {
+  if (tensor_busy <= 0) return clock_mhz;
+  const double of_8_bit = 1 - (1 - clock_loaded_8_bit_mhz / clock_loaded_mhz) * part_of_8_bit * tensor_busy;
+  if (clock_by_tensor.points.empty()) return clock_mhz - (clock_mhz - clock_loaded_mhz * of_8_bit) * tensor_busy;
+  const auto at = [&](const IntervalTable& table) {
+    return table.at(std::clamp(tensor_busy, table.points.front().first, table.points.back().first));
+  };
+  const double soon = at(clock_by_tensor);
+  if (clock_by_tensor_long.points.empty()) return soon * of_8_bit;
+  constexpr double kSoon = 100, kLong = 1000;  // microseconds
+  const double part = std::clamp(std::log(std::max(1.0, microseconds) / kSoon) / std::log(kLong / kSoon), 0.0, 1.0);
+  return (soon + (std::min(soon, at(clock_by_tensor_long)) - soon) * part) * of_8_bit;
+}
+
 GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   const Json json = Json::parse(text, nullptr, false);
   const Reader reader(json, file);
@@ -159,6 +175,9 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.clock_loaded_8_bit_mhz = gpu.clock_loaded_mhz;
   if (json.at("sm").contains("clock_loaded_8_bit_mhz"))
     gpu.clock_loaded_8_bit_mhz = reader.leaf("sm", "clock_loaded_8_bit_mhz");
+  for (auto& [key, table] : {std::pair("clock_by_tensor_core", &gpu.clock_by_tensor),
+                             std::pair("clock_by_tensor_core_1_ms", &gpu.clock_by_tensor_long)})
+    if (json.at("sm").contains(key)) *table = read_table(reader, json.at("sm").at(key), fmt::format("sm.{}", key));
   gpu.sub_cores = static_cast<int>(reader.leaf("sm", "sub_cores"));
   gpu.warps_per_sm = static_cast<int>(reader.leaf("sm", "warps"));
   gpu.registers_per_sm = static_cast<int>(reader.leaf("sm", "registers"));
@@ -170,6 +189,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.dirty_bytes = reader.leaf("launch", "dirty_bytes");
   gpu.displaced_part = reader.leaf("launch", "displaced_part");
   gpu.cold_line = reader.leaf("launch", "cold_line");
+  if (json.at("launch").contains("first_access")) gpu.first_access = reader.leaf("launch", "first_access");
   gpu.cta_start = reader.leaf("launch", "cta_start");
   gpu.smem_bytes_per_clock = reader.leaf("shared", "bytes_per_clock");
   gpu.smem_latency = reader.leaf("shared", "latency");
@@ -197,6 +217,12 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.l2_bytes_per_clock = reader.leaf("l2", "bytes_per_clock");
   if (json.at("l2").contains("by_sharers"))
     gpu.l2_by_sharers = read_table(reader, json.at("l2").at("by_sharers"), "l2.by_sharers");
+  gpu.port_bytes_per_clock = gpu.l2_bytes_per_clock_sm;
+  if (json.at("l2").contains("port_bytes_per_clock"))
+    gpu.port_bytes_per_clock = reader.leaf("l2", "port_bytes_per_clock");
+  gpu.multicast_bytes_per_clock = gpu.port_bytes_per_clock;
+  if (json.at("l2").contains("multicast_bytes_per_clock"))
+    gpu.multicast_bytes_per_clock = reader.leaf("l2", "multicast_bytes_per_clock");
   gpu.hbm_latency = reader.leaf("hbm", "latency");
   gpu.hbm_bytes_per_us = reader.leaf("hbm", "terabytes_per_second") * 1e6;
   gpu.mbarrier_hand_off = reader.leaf("sync", "mbarrier_hand_off");
@@ -208,7 +234,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.atomic_latency = reader.leaf("sync", "atomic");
   if (gpu.smem_bytes_per_clock <= 0 || gpu.tma_bytes_per_clock <= 0 || gpu.tma_store_bytes_per_clock <= 0 ||
       gpu.l2_bytes_per_clock_sm <= 0 || gpu.l2_bytes_per_clock <= 0 || gpu.hbm_bytes_per_us <= 0 ||
-      gpu.cluster_bytes_per_clock <= 0)
+      gpu.cluster_bytes_per_clock <= 0 || gpu.port_bytes_per_clock <= 0 || gpu.multicast_bytes_per_clock <= 0)
     reader.refuse("a rate of bytes must be more than 0");
   if (json.contains("judged")) {
     gpu.judged.median_percent = reader.leaf("judged", "median_error_percent");

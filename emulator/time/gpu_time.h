@@ -49,6 +49,10 @@ struct GpuTime {
   int sms = 0;
   double clock_mhz = 0, clock_loaded_mhz = 0;  ///< loaded: all tensor cores work on random numbers
   double clock_loaded_8_bit_mhz = 0;           ///< the same with 8-bit types
+  /// By the part of the time that tensor cores work on random numbers, while shared memory is filled; in kernels of a
+  /// tenth of a millisecond and of one. No points: a straight line from clock_mhz to clock_loaded_mhz.
+  IntervalTable clock_by_tensor, clock_by_tensor_long;
+  double clock_at(double tensor_busy, double part_of_8_bit, double microseconds) const;
   int sub_cores = 4;
   int warps_per_sm = 64, registers_per_sm = 65536, ctas_per_sm = 32;
   double smem_per_sm = 0, smem_per_cta_reserved = 1024;
@@ -56,6 +60,7 @@ struct GpuTime {
   std::map<std::string, ClassTime> classes;
 
   double launch_us = 0;       ///< an empty kernel, from the event before it to the one behind it
+  double first_access = 0;    ///< cycles that the first reads of a multiprocessor take more
   double next_launch_us = 0;  ///< from one kernel of a stream to the next
   double displaced_part = 0;  ///< bytes of them that go for one that comes
   double dirty_bytes = 0;     ///< of the L2, that were written before the launch and must go first
@@ -82,8 +87,8 @@ struct GpuTime {
 
   double tma_issue = 0;  ///< cycles of the issuing warp
   double tma_bytes_per_clock = 0, tma_least = 0;
-  double tma_row = 0;           ///< cycles of a row of a tensor load; 0: not known
-  IntervalTable tma_split_row;  ///< of one that begins between sectors, by its bytes; none: as the others
+  double tma_row = 0;           ///< cycles of a line of 128 bytes that a row of a tensor load touches; 0: not known
+  IntervalTable tma_split_row;  ///< more of a row that begins between sectors, by its bytes; none: not known
   double tma_first_use = 0;     ///< cycles that a tensor's first copy takes more
   double tma_latency_l2 = 0, tma_latency_hbm = 0;  ///< of a copy without bytes, from issue to the end of a wait
   double tma_store_bytes_per_clock = 0;
@@ -91,6 +96,8 @@ struct GpuTime {
 
   double l2_latency = 0, hbm_latency = 0;  ///< of ld.global
   double l2_bytes_per_clock_sm = 0, l2_bytes_per_clock = 0;
+  /// That a multiprocessor's shared memory gets at most; of copies for several CTAs.
+  double port_bytes_per_clock = 0, multicast_bytes_per_clock = 0;
   /// Bytes a clock of each multiprocessor when all read, by how many read the same bytes; no points: not known.
   IntervalTable l2_by_sharers;
   double hbm_bytes_per_us = 0;

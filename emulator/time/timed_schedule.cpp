@@ -148,6 +148,7 @@ void Scheduler::run_timed() {
       wake();
     }
     if (executed % 4096 == 0 && !within_budget()) break;
+    if (clock.stop_after != 0 && executed >= clock.stop_after) break;
   }
   launch_.time = executed;
 }

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <map>
 #include <queue>
+#include <set>
 
 #include "tessera/emulator/sample.h"
 
@@ -63,13 +66,7 @@ class Grid {
     if (has_failed()) return;
     steady.clock->add_to(time);
     name_limit();
-    // Power lowers the clock where tensor cores work.
-    double tensor_busy = 0;
-    for (const UnitTime& unit : time.units)
-      if (unit.name == "tensor core") tensor_busy = std::min(1.0, unit.busy);
-    const double part = steady.clock->part_of_8_bit();
-    const double loaded = gpu_.clock_loaded_mhz + (gpu_.clock_loaded_8_bit_mhz - gpu_.clock_loaded_mhz) * part;
-    time.clock_mhz -= (gpu_.clock_mhz - loaded) * tensor_busy;
+    time.clock_mhz = loaded_clock(*steady.clock, time.units, time.cycles / gpu_.clock_mhz);
     time.microseconds = time.launch_us + time.cycles / time.clock_mhz;
   }
 
@@ -79,13 +76,23 @@ class Grid {
                        [](const EmulatorFinding& finding) { return finding.is_failure; });
   }
 
+  /// Power lowers the clock where tensor cores work.
+  double loaded_clock(const Clock& clock, const std::vector<UnitTime>& units, double microseconds) const {
+    double tensor_busy = 0;
+    for (const UnitTime& unit : units)
+      if (unit.name == "tensor core") tensor_busy = std::min(1.0, unit.busy);
+    return gpu_.clock_at(tensor_busy, clock.part_of_8_bit(), microseconds);
+  }
+
   /// Clusters [first, first + count), on as many multiprocessors as these.
-  Part simulate(std::uint64_t first, std::uint64_t count, int num_sms, bool keeps_values) {
+  Part simulate(std::uint64_t first, std::uint64_t count, int num_sms, bool keeps_values,
+                std::uint64_t stop_after = 0) {
     Part part;
     part.sample.cluster = first;
     part.sample.clusters = static_cast<int>(count);
     around_.is_cold = first < resident_;
     part.clock = std::make_unique<Clock>(gpu_, entry_, memory_, around_, num_sms);
+    part.clock->stop_after = stop_after;
     LaunchOptions options = options_;
     options.clock = part.clock.get();
     options.skips_values = !keeps_values;
@@ -101,12 +108,13 @@ class Grid {
     result_.statistics.async_operations += launch.statistics.async_operations;
     result_.statistics.seconds += launch.statistics.seconds;
     for (const EmulatorFinding& finding : launch.findings.all())
-      if (keeps_values || finding.is_failure) result_.findings.push_back(finding);
+      if (stop_after == 0 && (keeps_values || finding.is_failure)) result_.findings.push_back(finding);
     return part;
   }
 
   void learn_traffic() {
     if (!options_.skips_values) return;  // its stores must not happen twice: everything misses once, see run_all()
+    learn_sharers();
     const std::uint64_t middle = clusters_ / 2, last = clusters_ - 1;
     const Part part = simulate(middle, 1, static_cast<int>(cluster_size_), false);
     take_traffic(*part.clock, static_cast<double>(clusters_));
@@ -125,6 +133,24 @@ class Grid {
     take_displaced();
   }
 
+  // How many multiprocessors copy the same tile of each allocation when all begin.
+  void learn_sharers() {
+    if (gpu_.l2_by_sharers.points.empty()) return;
+    constexpr std::uint64_t kInstructions = 4096;  // of a cluster: until its first copies
+    observes_ = false;
+    std::map<std::uint64_t, std::pair<double, std::set<std::uint64_t>>> copies;  // number, where they begin
+    const std::uint64_t begin = std::min<std::uint64_t>(
+        clusters_, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(gpu_.sms) / cluster_size_));
+    for (std::uint64_t cluster = 0; cluster < begin; ++cluster) {
+      const Part part = simulate(cluster, 1, static_cast<int>(cluster_size_), false, kInstructions);
+      for (const auto& [key, first] : part.clock->first_copies) {
+        copies[key.second].first += 1;
+        copies[key.second].second.insert(first);
+      }
+    }
+    for (const auto& [address, one] : copies) sharers_[address] = one.first / static_cast<double>(one.second.size());
+  }
+
   void take_traffic(const Clock& clock, double factor) {
     LaunchTime& time = time_;
     time.global_read_bytes = clock.read_total * factor;
@@ -137,9 +163,11 @@ class Grid {
       const double unique = size == live.end() ? all : std::min(all, static_cast<double>(size->second));
       around_.miss_of[address] = all > 0 ? unique / all : 1;
       // Fewer multiprocessors than all leave each a larger part.
+      const auto together = sharers_.find(address);
+      const double sharers = together != sharers_.end() ? together->second : unique > 0 ? all / unique : 1;
       if (!gpu_.l2_by_sharers.points.empty() && unique > 0)
         around_.rate_of[address] =
-            gpu_.l2_by_sharers.at(std::min(around_.active_sms, all / unique)) * gpu_.sms / around_.active_sms;
+            gpu_.l2_by_sharers.at(std::min(around_.active_sms, sharers)) * gpu_.sms / around_.active_sms;
       time.hbm_bytes += unique;
     }
   }
@@ -173,6 +201,8 @@ class Grid {
     }
     LaunchTime& time = time_;
     Part steady;
+    observes_ = false;
+    learn_clock(starts[starts.size() / 2], together);
     for (std::size_t i = 0; i < starts.size() && !has_failed(); ++i) {
       observes_ = i == starts.size() / 2;
       Part part =
@@ -187,6 +217,16 @@ class Grid {
       time.cycles = in_waves(time.samples);
     }
     return steady;
+  }
+
+  // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more.
+  void learn_clock(std::uint64_t start, std::uint64_t together) {
+    const Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
+    LaunchTime found;
+    part.clock->add_to(found);
+    const double waves = std::max(1.0, std::ceil(time_.waves));
+    around_.clock_part =
+        loaded_clock(*part.clock, found.units, waves * part.sample.cycles / gpu_.clock_mhz) / gpu_.clock_mhz;
   }
 
   // The grid's clusters in their order, each where one has ended; durations are interpolated between the samples.
@@ -216,7 +256,7 @@ class Grid {
   void name_limit() {
     LaunchTime& time = time_;
     // Over the whole grid: bytes that nobody can move faster.
-    const double memory_cycles = time.hbm_bytes / gpu_.hbm_bytes_per_us * gpu_.clock_mhz;
+    const double memory_cycles = time.hbm_bytes / gpu_.hbm_bytes_per_us * gpu_.clock_mhz * around_.clock_part;
     time.cycles = std::max(time.cycles, memory_cycles);
     for (UnitTime& unit : time.units)
       if (unit.name == "memory") unit.busy = std::max(unit.busy, time.cycles > 0 ? memory_cycles / time.cycles : 0);
@@ -248,6 +288,7 @@ class Grid {
   std::uint64_t clusters_, cluster_size_, resident_ = 1;
   int per_sm_;
   bool observes_ = true;
+  std::map<std::uint64_t, double> sharers_{};  ///< by allocation
   Surroundings around_;
 };
 

@@ -182,8 +182,67 @@ TEST_CASE("time: copies between the shared memories of a cluster have the rate o
         doctest::Approx(4096 / h200().cluster_bytes_per_clock).epsilon(0.02));
 }
 
-// Boxes of 32 rows of a matrix in the buffer, whose map stands behind it.
-std::string boxes(int words, int pitch, int count) {
+TEST_CASE("time: a copy for both CTAs of a cluster takes the port of both multiprocessors") {
+  const auto cycles_of = [](int count, const std::string& multicast) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    EmulatedDevice device(options);
+    const std::string copy = fmt::format(
+        "@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes{} [r1], [d0], 4096, [r6]{};\n",
+        multicast.empty() ? "" : ".multicast::cluster", multicast);
+    const std::string text =
+        entry(fmt::format("mov.u32 r6, bar;\n.reg .b16 h0;\nmov.u16 h0, 3;\nsetp.eq.u32 q, r0, 0;\n"
+                          "@q mbarrier.init.shared.b64 [r6], 1;\n@q fence.mbarrier_init.release.cluster;\n"
+                          "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+                          "@q mbarrier.arrive.expect_tx.shared.b64 _, [r6], {};\n{}"
+                          "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n"
+                          "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n",
+                          count * 4096 * (multicast.empty() ? 1 : 2), repeated(copy, count)));
+    std::vector<std::uint32_t> values(1024);
+    const auto findings = tessera::testing::run_test_entry(device, text, values, 32, 2, 2);
+    for (const auto& finding : findings) CAPTURE(finding.message);
+    REQUIRE(findings.empty());
+    return device.take_times().at(0).cycles;
+  };
+  const auto each = [&](const std::string& multicast) {
+    return (cycles_of(100, multicast) - cycles_of(60, multicast)) / 40;
+  };
+  CHECK(each("") < 0.8 * each(", h0"));  // no faster than they are issued
+  CHECK(each(", h0") == doctest::Approx(2 * 4096 / h200().multicast_bytes_per_clock).epsilon(0.03));
+}
+
+TEST_CASE("time: the L2 gives more of what many multiprocessors copy at the same time") {
+  const auto each = [](bool is_same) {
+    const auto cycles_of = [&](int count) {
+      DeviceOptions options;
+      options.time = find_gpu_time("h200");
+      options.num_sms = sms_of(*options.time);
+      options.skips_values = true;
+      EmulatedDevice device(options);
+      const std::string text = entry(fmt::format(
+          "mov.u32 r6, bar;\nmov.u32 r7, %ctaid.x;\nmul.lo.u32 r7, r7, {};\ncvt.u64.u32 d1, r7;\nadd.u64 d0, d0, d1;\n"
+          "setp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\nbar.sync 0;\n"
+          "@q mbarrier.arrive.expect_tx.shared.b64 _, [r6], {};\n{}"
+          "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n",
+          is_same ? 0 : 16384, count * 16384,
+          repeated("@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r1], [d0], 16384, [r6];\n",
+                   count)));
+      std::vector<std::uint32_t> values(132 * 4096);
+      const auto findings = tessera::testing::run_test_entry(device, text, values, 32, 132);
+      for (const auto& finding : findings) CAPTURE(finding.message);
+      REQUIRE(findings.empty());
+      return device.take_times().at(0).cycles;
+    };
+    return (cycles_of(62) - cycles_of(38)) / 24;
+  };
+  const IntervalTable& table = h200().l2_by_sharers;
+  CHECK(each(false) == doctest::Approx(16384 / table.at(1)).epsilon(0.05));
+  CHECK(each(true) == doctest::Approx(16384 / std::min(h200().port_bytes_per_clock, table.at(132))).epsilon(0.05));
+}
+
+// Boxes of rows of a matrix in the buffer, whose map stands behind it.
+std::string boxes(int words, int pitch, int rows, int count) {
   std::string text = "mov.u32 r6, bar;\nmov.u32 r7, 0;\nadd.u64 d3, d0, 3968;\nadd.u32 r8, r1, 16384;\n";
   for (int i = 0; i < 128; i += 16) text += fmt::format("st.shared.v4.b32 [smem+{}], {{r7, r7, r7, r7}};\n", 16384 + i);
   const auto replace = [&](const char* field, const char* type, const std::string& value) {
@@ -192,9 +251,9 @@ std::string boxes(int words, int pitch, int count) {
   replace("global_address", "b64", "d0");
   replace("rank", "b32", "1");
   replace("box_dim", "b32", fmt::format("0, {}", words));
-  replace("box_dim", "b32", "1, 32");
+  replace("box_dim", "b32", fmt::format("1, {}", rows));
   replace("global_dim", "b32", fmt::format("0, {}", words));
-  replace("global_dim", "b32", "1, 32");
+  replace("global_dim", "b32", fmt::format("1, {}", rows));
   replace("global_stride", "b64", fmt::format("0, {}", pitch));
   for (const char* field : {"0, 1", "1, 1"}) replace("element_stride", "b32", field);
   replace("elemtype", "b32", "2");
@@ -206,20 +265,23 @@ std::string boxes(int words, int pitch, int count) {
              "fence.proxy.tensormap::generic.acquire.gpu [d3], 128;\n"
              "@q mbarrier.arrive.expect_tx.shared.b64 _, [r6], {};\n{}"
              "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n",
-             count * 32 * words * 4,
+             count * rows * words * 4,
              repeated("@q cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [r1], "
                       "[d3, {r7, r7}], [r6];\n",
                       count));
 }
 
-TEST_CASE("time: the copy engine takes rows one by one, longer where they begin between sectors") {
-  const auto of_each = [](int words, int pitch) {
-    return (cycles(boxes(words, pitch, 24)) - cycles(boxes(words, pitch, 8))) / 16;
+TEST_CASE("time: the copy engine takes a line of a row a cycle, and longer for rows that begin between sectors") {
+  const auto of_each = [](int words, int pitch, int rows) {
+    return (cycles(boxes(words, pitch, rows, 96)) - cycles(boxes(words, pitch, rows, 32))) / 64;
   };
-  REQUIRE(h200().tma_row > 1);
-  CHECK(of_each(4, 32) == doctest::Approx(32 * h200().tma_row).epsilon(0.03));
-  CHECK(of_each(16, 96) == doctest::Approx(32 * h200().tma_row).epsilon(0.03));
-  CHECK(of_each(16, 80) == doctest::Approx(16 * (h200().tma_row + h200().tma_split_row.at(64))).epsilon(0.03));
+  const double line = h200().tma_row;
+  REQUIRE(line > 0);
+  CHECK(of_each(4, 32, 96) == doctest::Approx(96 * line).epsilon(0.03));
+  CHECK(of_each(8, 32, 112) == doctest::Approx(112 * line).epsilon(0.03));
+  CHECK(of_each(24, 32, 96) == doctest::Approx(96 * 1.5 * line).epsilon(0.03));  // each second lies in two lines
+  CHECK(of_each(16, 80, 48) ==  // 11 lines of eight rows, four of which begin between sectors
+        doctest::Approx(48 * (11.0 / 8 * line + h200().tma_split_row.at(64) / 2)).epsilon(0.03));
 }
 
 TEST_CASE("time: mma.sync keeps the rate of its type, and a chain its latency") {
@@ -325,6 +387,16 @@ TEST_CASE("time: descriptions") {
   CHECK(error_of(*find_gpu_time("h200")).median_percent > 0);
   CHECK(!error_of(*find_gpu_time("b200")).source.empty());
   CHECK(error_of(*find_gpu_time("gb10")).source.empty());
+  // Products lower the clock at once; more of them, time, and 8-bit types more.
+  const auto clock = [](double busy, double of_8_bit, double us) { return h200().clock_at(busy, of_8_bit, us); };
+  CHECK(clock(0, 0, 100) == h200().clock_mhz);
+  CHECK(clock(0.05, 0, 100) < 0.95 * h200().clock_mhz);
+  CHECK(clock(0.95, 0, 100) < 0.95 * clock(0.3, 0, 100));
+  CHECK(clock(0.95, 0, 1000) < 0.98 * clock(0.95, 0, 100));
+  CHECK(clock(0.95, 1, 100) < 0.98 * clock(0.95, 0, 100));
+  CHECK(clock(0.3, 0, 1000) == doctest::Approx(clock(0.3, 0, 100)).epsilon(0.005));
+  const std::shared_ptr<const GpuTime> b200 = find_gpu_time("b200");
+  CHECK(b200->clock_at(0.5, 0, 100) == doctest::Approx((b200->clock_mhz + b200->clock_loaded_mhz) / 2));
   const IntervalTable table{{{64, 32}, {128, 64}, {256, 128}}};
   CHECK(table.at(8) == 32);
   CHECK(table.at(96) == 48);

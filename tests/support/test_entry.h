@@ -13,7 +13,7 @@ namespace tessera::testing {
 template <class T>
 std::vector<emulator::EmulatorFinding> run_test_entry(emulator::EmulatedDevice& device, const std::string& ptx,
                                                       std::vector<T>& values, std::uint32_t threads,
-                                                      std::uint32_t ctas = 1) {
+                                                      std::uint32_t ctas = 1, std::uint32_t cluster = 1) {
   const auto image = device.load_ptx(ptx, "test.ptx");
   const std::size_t bytes = values.size() * sizeof(T);
   DevicePointer buffer = device.allocate(bytes);
@@ -23,6 +23,7 @@ std::vector<emulator::EmulatorFinding> run_test_entry(emulator::EmulatedDevice& 
   request.entry = image->entry("test");
   request.grid = {ctas, 1, 1};
   request.block = {threads, 1, 1};
+  request.cluster = {cluster, 1, 1};
   request.parameters = parameters;
   device.launch(request, {});
   std::vector<emulator::EmulatorFinding> findings = device.take_findings();
