@@ -30,17 +30,20 @@ struct Tile {
       begin += at[d] * static_cast<std::int64_t>(tile.stride_bytes[d - 1]);
     return begin;
   }
-  // Lines that rows touch, and rows that begin between two sectors of the L2: where rows begin repeats after eight.
+  // Lines that rows touch, and rows that lie in a sector of the L2 more than they need: where they begin repeats after
+  // eight.
   void describe_rows(AsyncWork& work) const {
     constexpr std::int64_t kSectorBytes = 32, kLineBytes = 128, kPeriod = 8;
     work.row_bytes = math::tile_row_bytes(tile);
+    const std::int64_t bytes = work.row_bytes;
     const std::int64_t all = credit() / std::max(1U, work.row_bytes), begin = first_byte();
     const std::int64_t pitch = tile.rank > 1 ? static_cast<std::int64_t>(tile.stride_bytes[0]) : 0;
     std::int64_t lines = 0, split = 0;
     for (std::int64_t row = 0; row < kPeriod; ++row) {
       const std::int64_t first = begin + row * pitch;
-      lines += (first + work.row_bytes - 1) / kLineBytes - first / kLineBytes + 1;
-      split += static_cast<std::int64_t>(first % kSectorBytes != 0);
+      lines += (first + bytes - 1) / kLineBytes - first / kLineBytes + 1;
+      split += static_cast<std::int64_t>(first % kSectorBytes + bytes >
+                                         (bytes + kSectorBytes - 1) / kSectorBytes * kSectorBytes);
     }
     work.row_lines = static_cast<U32>(all * lines / kPeriod);
     work.split_rows = static_cast<U32>(all * split / kPeriod);

@@ -278,6 +278,7 @@ TEST_CASE("time: the copy engine takes a line of a row a cycle, and longer for r
   const double line = h200().tma_row;
   REQUIRE(line > 0);
   CHECK(of_each(4, 32, 96) == doctest::Approx(96 * line).epsilon(0.03));
+  CHECK(of_each(4, 16, 96) == doctest::Approx(96 * line).epsilon(0.03));  // half a sector each
   CHECK(of_each(8, 32, 112) == doctest::Approx(112 * line).epsilon(0.03));
   CHECK(of_each(24, 32, 96) == doctest::Approx(96 * 1.5 * line).epsilon(0.03));  // each second lies in two lines
   CHECK(of_each(16, 80, 48) ==  // 11 lines of eight rows, four of which begin between sectors
