@@ -75,7 +75,8 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double rounds = ceil_of(clusters, at_once);
   const double l2 =
       std::min(kL2BytesOfSm, kL2BytesPerCycle / (std::min(clusters, at_once) * gemm_tcgen05::cluster_size(c)));
-  const double products = steps * std::max({tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies, asked_bytes(c) / l2});
+  const double products =
+      steps * std::max({tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies, asked_bytes(c) / l2});
   if (c.split_k > 1) store += kSplitCycles + gemm_tcgen05::kLanes * columns * 8 / l2;
   const double tile = c.accumulators == 2 ? std::max(products, store) : products + store;
   const double computed = rounds * tile + (c.accumulators == 2 ? std::min(products, store) : 0);

@@ -139,19 +139,39 @@ struct Epilogue {
     }
   }
 
-  // A finished panel to its place.
+  // Rounded values of a row of D, two a word.
+  template <int kWords>
+  __device__ __forceinline__ void stage_words(const unsigned (&words)[kWords], int panel, unsigned to) const {
+#pragma unroll
+    for (int i = 0; i < kPanel / 8; ++i) {
+      const int at = panel * kPanel / 2 + 4 * i;
+      ptx::st_shared_v4(swizzle_address(d_swizzle(C), to + lane * d_span_bytes(C) + i * 16),
+                        {words[at], words[at + 1], words[at + 2], words[at + 3]});
+    }
+  }
+
   __device__ __forceinline__ void store(const float (&v)[kPanel], int lanes, int first, int batch) {
+    store_staged(
+        [&](unsigned to) {
+          if constexpr (is_swapped(C)) {
+            stage_column(v, to);
+          } else {
+            stage_row(v, to);
+          }
+        },
+        lanes, first, batch);
+  }
+
+  // A finished panel to its place. `stage` writes it to a slot, whose address it is given.
+  template <class Stage>
+  __device__ __forceinline__ void store_staged(const Stage& stage, int lanes, int first, int batch) {
     const int row = is_swapped(C) ? first : lanes, column = is_swapped(C) ? lanes : first;
     const unsigned to = staging + slot * staging_slot_bytes(C);
     slot ^= 1;
     // The slot's store before last must have read it.
     if (lane == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
     __syncwarp();
-    if constexpr (is_swapped(C)) {
-      stage_column(v, to);
-    } else {
-      stage_row(v, to);
-    }
+    stage(to);
     ptx::fence_proxy_async_shared();
     __syncwarp();
     // What lies past a group's end belongs to another one: the map would not leave it out.

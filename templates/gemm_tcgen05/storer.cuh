@@ -2,8 +2,8 @@
 // of all CTAs of the tile.
 //
 // An accumulator is free for the next tile as soon as its last columns are in registers; that is before they are
-// stored, so that the products of one tile run while the other leaves. In a pair both CTAs' warps say so to the even
-// CTA, which issues the products.
+// stored, so that the products of one tile run while the other leaves; with one accumulator a thread takes its whole
+// row before it stores anything. In a pair both CTAs' warps say so to the even CTA, which issues the products.
 #pragma once
 
 #include "common/ring.cuh"
@@ -110,6 +110,39 @@ __device__ __forceinline__ void load_gated(float (&v)[panel_columns(C)], float (
   }
 }
 
+// A tile that is the only one in Tensor Memory: its next piece is on its way while one is finished and rounded.
+template <Config C>
+__device__ __forceinline__ void store_whole_rows(Epilogue<C>& epilogue, unsigned from, unsigned sums_empty,
+                                                 int even_rank, int lanes, int first, int batch) {
+  constexpr int kPanel = panel_columns(C), kPiece = kPanel < 32 ? kPanel : 32, kPieces = columns(C) / kPiece;
+  unsigned bits[2][kPiece];
+  unsigned words[columns(C) / 2];
+  ptx::tcgen05_ld_32x32b(bits[0], from);
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) {
+    ptx::tcgen05_wait_ld(bits[piece % 2]);
+    if (piece + 1 < kPieces) {
+      ptx::tcgen05_ld_32x32b(bits[(piece + 1) % 2], from + (piece + 1) * kPiece);
+    } else {
+      release_sums<C>(sums_empty, even_rank);
+    }
+    float v[kPiece];
+#pragma unroll
+    for (int i = 0; i < kPiece; ++i) v[i] = __uint_as_float(bits[piece % 2][i]);
+    to_fp32<C>(v);
+#pragma unroll
+    for (int i = 0; i < kPiece; ++i)
+      v[i] = epilogue.finish(v[i], lanes + epilogue.lane, first + piece * kPiece + i, batch);
+#pragma unroll
+    for (int i = 0; i < kPiece / 2; ++i)
+      words[piece * kPiece / 2 + i] = ptx::cvt_pack<C.facts.d_dtype>(v[2 * i], v[2 * i + 1]);
+  }
+#pragma unroll
+  for (int panel = 0; panel < columns(C) / kPanel; ++panel)
+    epilogue.store_staged([&](unsigned to) { epilogue.stage_words(words, panel, to); }, lanes, first + panel * kPanel,
+                          batch);
+}
+
 // One warp of the four.
 template <Config C>
 __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned tmem) {
@@ -129,6 +162,12 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
     ptx::mbarrier_wait_parity(barriers.sums_full[sums.slot], sums.parity);
     ptx::tcgen05_fence_after_thread_sync();
     const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * sum_columns(C);
+    if constexpr (takes_whole_rows(C)) {
+      store_whole_rows<C>(epilogue, from, barriers.sums_empty[sums.slot], schedule.even_rank(), tile.a_row + warp * 32,
+                          tile.b_row, tile.a_matrix);
+      sums.advance();
+      continue;
+    }
     if constexpr (C.split_k > 1) {
       share_sums<C>(smem, from, warp * 32 + epilogue.lane);
       release_sums<C>(barriers.sums_empty[sums.slot], schedule.even_rank());

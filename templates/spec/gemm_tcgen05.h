@@ -445,6 +445,13 @@ TESSERA_HD constexpr int most_stages(Config c) {
   while (c.stages > 2 && smem_layout(c).total_bytes > kMaxSmemBytes) --c.stages;
   return c.stages;
 }
+// With one accumulator the next tile's products wait until this one's sums are in registers. A thread then takes all of
+// its row of D first, rounded to 16 bits, and stages it afterwards; whatever else its epilogue reads would be waited
+// for in between.
+TESSERA_HD constexpr bool takes_whole_rows(const Config& c) {
+  return c.accumulators == 1 && !is_swapped(c) && c.split_k == 1 && c.facts.gate == Gate::none && !is_quantized(c) &&
+         c.facts.c == Addend::none && dtype_bytes(c.facts.d_dtype) == 2;
+}
 // Two tiles in TMEM where there is room for both, beside scales.
 TESSERA_HD constexpr int most_accumulators(const Config& c) {
   return 2 * sum_columns(c) + 2 * scale_columns(c) <= kTmemColumns ? 2 : 1;
