@@ -84,7 +84,7 @@ void describe_smem(const Config& c, Plan& plan) {
   add(layout.v_scales, fmha_tcgen05::raw_stages(c),
       {{"scales of V on their way", "load_kv", "barrier raw_v_full"},
        {"scales of V's block", "widen_kv", "barrier raw_v_empty"}});
-  add(layout.factors, fmha_tcgen05::kNumBuffers,
+  add(layout.factors, fmha_tcgen05::step_slots(c),
       {{"factors of O's rows", "softmax", "barrier factors_full"},
        {"factors of O's rows, read", "correction", "barrier p_full"}});
   add(layout.last, tiles,
@@ -104,7 +104,7 @@ void describe_tmem(const Config& c, Plan& plan) {
   };
   const MemoryPhase sums{"S = Q K^T", "mma", "barrier s_full"};
   const MemoryPhase scores{"S, read", "softmax", "barrier p_full"};
-  for (int b = 0; b < fmha_tcgen05::kNumBuffers; ++b) {
+  for (int b = 0; b < fmha_tcgen05::s_buffers(c); ++b) {
     const int first = fmha_tcgen05::s_column(c, b);
     const int columns = fmha_tcgen05::s_columns(c);
     if (!is_p_here) {

@@ -61,16 +61,16 @@ struct Correction {
   }
 
   __device__ __forceinline__ void step(int q_tile, bool is_first) {
-    const int buffer = position.buffer(q_tile);
-    ptx::mbarrier_wait_parity(barrier_at<kBarriers.factors_full>(smem, buffer), position.parity(buffer));
-    const float factor = ptx::ld_shared_f32(smem + kLayout.factors.offset + 4 * (buffer * 128 + lane));
+    const int slot = position.slot(q_tile);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.factors_full>(smem, slot), position.parity(slot));
+    const float factor = ptx::ld_shared_f32(smem + kLayout.factors.offset + 4 * (slot * 128 + lane));
     if (!is_first) {
       // Also where nothing moves: then every phase is waited for, and none can be missed.
       wait_output(q_tile);
       if (__any_sync(0xffffffff, factor != 1.0f)) rescale(q_tile, factor);
     }
-    arrive_at_issuer<C>(barrier_at<kBarriers.p_full>(smem, buffer));
-    position.advance(buffer);
+    arrive_at_issuer<C>(barrier_at<kBarriers.p_full>(smem, slot));
+    position.advance(slot);
     o_parities ^= 1u << q_tile;
   }
 

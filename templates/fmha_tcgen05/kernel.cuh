@@ -58,7 +58,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
     for (int i = 0; i < 4 * C.stages; ++i) ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), 1);
   }
 #pragma unroll 1
-  for (int i = 0; i < kNumBuffers; ++i) {
+  for (int i = 0; i < step_slots(C); ++i) {
     ptx::mbarrier_init(barrier_at<kBarriers.s_full>(smem, i), 1);
     ptx::mbarrier_init(barrier_at<kBarriers.p_full>(smem, i), 8 * ctas_per_tile(C));
     if constexpr (has_p_parts(C)) ptx::mbarrier_init(barrier_at<kBarriers.p_rest>(smem, i), 4 * ctas_per_tile(C));

@@ -180,18 +180,32 @@ __device__ __forceinline__ bool fills_box(const Params& p, const TileIndex& tile
   return first_row<C>(tile, q_tile) + used_rows(C) <= queries_of<C>(p, tile.batch) * padded_heads(C);
 }
 
-// Which buffer of S a step of a Q tile has, and its barriers' parity. Two Q tiles have one buffer each, one Q tile
-// takes turns. Every role that follows a Q tile's steps counts for itself.
+// Which buffer of S a step of a Q tile has, which slot of barriers and factors, and their parity. Two Q tiles have one
+// buffer each, or all their steps take three in turn; one Q tile takes turns. Every role that follows a Q tile's steps
+// counts for itself, of three buffers the other Q tile's steps too.
 template <Config C>
 struct BufferPosition {
-  unsigned parities = 0;  // bit b: of the phase that comes next on buffer b
+  unsigned parities = 0;  // bit i: of the phase that comes next in slot i
   int turn = 0;
 
-  __device__ __forceinline__ int buffer(int q_tile) const { return q_tiles(C) == 2 ? q_tile : turn; }
-  __device__ __forceinline__ unsigned parity(int buffer) const { return parities >> buffer & 1; }
-  __device__ __forceinline__ void advance(int buffer) {
-    parities ^= 1u << buffer;
-    turn ^= 1;
+  __device__ __forceinline__ int buffer(int q_tile) const {
+    return q_tiles(C) == 2 && !has_third_buffer(C) ? q_tile : turn;
+  }
+  __device__ __forceinline__ int slot(int q_tile) const {
+    return has_third_buffer(C) ? 3 * q_tile + turn : buffer(q_tile);
+  }
+  __device__ __forceinline__ unsigned parity(int slot) const { return parities >> slot & 1; }
+  // Past a step of the other Q tile.
+  __device__ __forceinline__ void pass() {
+    if constexpr (has_third_buffer(C)) {
+      turn = turn == 2 ? 0 : turn + 1;
+    } else {
+      turn ^= 1;
+    }
+  }
+  __device__ __forceinline__ void advance(int slot) {
+    parities ^= 1u << slot;
+    pass();
   }
 };
 

@@ -14,6 +14,10 @@
 // unit is twice as fast, on sm_103. Scores are multiplied and added in pairs, and the order of instructions is that in
 // which the unit never waits (store_probabilities).
 //
+// With three buffers of S the scores of both Q tiles are there, and a warp of each shares a sub-core. They exponentiate
+// in turn: side by side either would wait for the special-function unit all the time, where now one loads its scores
+// and finds their maxima while the other keeps the unit busy.
+//
 // Where lanes are folded two threads share a row: they exchange their maxima in each step and their sums at the end.
 #pragma once
 
@@ -46,8 +50,9 @@ inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kSmallestFoldedScale = 1e-30f;
 inline constexpr float kSlack = 8.0f;  // in powers of two
 
-// Named barriers: 0 is __syncthreads(); a softmax warpgroup among itself.
+// Named barriers: 0 is __syncthreads(); a softmax warpgroup among itself; one that waits for the other's exponentials.
 inline constexpr int kBarrierOfSoftmax = 1;
+inline constexpr int kBarrierOfTurns = 4;
 
 struct Scale {
   float applied;  // factor on the scores before the exponential, if is_applied()
@@ -113,8 +118,10 @@ struct Softmax {
   int exchange = 0;       // slot of the last exchange between folded lanes
   float reference = 0;    // times log2(e); -inf: no key was visible yet
   float sum = 0;
-  float slope = 0;  // of the row's head, times log2(e); where the Config has them
-  int beside = 0;   // the key beside its query; likewise
+  float slope = 0;               // of the row's head, times log2(e); where the Config has them
+  int beside = 0;                // the key beside its query; likewise
+  bool is_behind_other = false;  // a step comes behind one of the other Q tile
+  bool is_before_other = false;  // and in front of one
 
   // What is subtracted from the exponents: 0 while no key is visible, so that -inf - -inf never appears.
   __device__ __forceinline__ float subtrahend() const { return reference == ptx::minus_infinity() ? 0.0f : reference; }
@@ -293,7 +300,10 @@ struct Softmax {
   // Scores become probabilities, group by group: between the exponentials of one stand the exponents of the next, and
   // the sums and words of the one before. A store, which waits for all of its words, stands a group behind them, and
   // what waits for the store another one.
-  __device__ __forceinline__ void store_probabilities(const float (&scores)[kCount], int buffer) {
+  __device__ __forceinline__ void store_probabilities(const float (&scores)[kCount], int buffer, int slot) {
+    if constexpr (has_third_buffer(C)) {
+      if (is_behind_other) ptx::barrier_sync(kBarrierOfTurns + q_tile, 2 * kWarpgroupThreads);
+    }
     constexpr int kGroups = kCount / kGroup, kOfChunk = kChunk / kGroup;
     const ptx::FloatPair factor = same_floats(scale.folded), minus_m = same_floats(-subtrahend());
     ptx::FloatPair partial = ptx::pack_floats(sum, 0.0f);
@@ -314,6 +324,10 @@ struct Softmax {
     for (int i = 0; i < kGroup / 2; ++i) exponents(0, i);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
+      if constexpr (has_third_buffer(C)) {
+        if (group == kGroups - 1 && is_before_other)
+          ptx::barrier_arrive(kBarrierOfTurns + (1 - q_tile), 2 * kWarpgroupThreads);
+      }
       exp2_of_group(x[group % 2], y[group % 2], [&](int i) {
         if (group + 1 < kGroups && i < 4) exponents(group + 1, i);
         if (group == 0) return;
@@ -327,7 +341,7 @@ struct Softmax {
       if (group > 0 && group % kOfChunk == 0)
         store_chunk(packed[group / kOfChunk - 1], (group / kOfChunk - 1) * kChunk, buffer);
       if (has_p_parts(C) && group * kGroup == p_first_keys(C) + kGroup)
-        hand_over(barrier_at<kBarriers.p_full>(smem, buffer));
+        hand_over(barrier_at<kBarriers.p_full>(smem, slot));
     }
 #pragma unroll
     for (int i = 0; i < kGroup / 2; ++i) {
@@ -335,7 +349,7 @@ struct Softmax {
       pack_word(kGroups - 1, i);
     }
     store_chunk(packed[kCount / kChunk - 1], kCount - kChunk, buffer);
-    hand_over(barrier_at < has_p_parts(C) ? kBarriers.p_rest : kBarriers.p_full > (smem, buffer));
+    hand_over(barrier_at < has_p_parts(C) ? kBarriers.p_rest : kBarriers.p_full > (smem, slot));
     float first, second;
     ptx::unpack_floats(partial, first, second);
     sum = first + second;
@@ -344,8 +358,8 @@ struct Softmax {
   // `hide`: what is to be done to the scores first.
   template <class Hide>
   __device__ __forceinline__ void step(const Hide& hide) {
-    const int buffer = position.buffer(q_tile);
-    ptx::mbarrier_wait_parity(barrier_at<kBarriers.s_full>(smem, buffer), position.parity(buffer));
+    const int buffer = position.buffer(q_tile), slot = position.slot(q_tile);
+    ptx::mbarrier_wait_parity(barrier_at<kBarriers.s_full>(smem, slot), position.parity(slot));
     ptx::tcgen05_fence_after_thread_sync();
     float scores[kCount];
     load_scores(scores, buffer);
@@ -353,15 +367,15 @@ struct Softmax {
     float max = maximum(scores);
     if constexpr (is_folded(C)) max = fmaxf(max, other_half(max));
     const float factor = move_reference(max);
-    ptx::st_shared_f32(smem + kLayout.factors.offset + 4 * (buffer * 128 + lane), factor);
-    arrive_of_warp(barrier_at<kBarriers.factors_full>(smem, buffer));
+    ptx::st_shared_f32(smem + kLayout.factors.offset + 4 * (slot * 128 + lane), factor);
+    arrive_of_warp(barrier_at<kBarriers.factors_full>(smem, slot));
     if constexpr (C.p_path == ProbabilityPath::smem) {
       // The product before has read P.
       ptx::mbarrier_wait_parity(barrier_at<kBarriers.o_done>(smem, q_tile), o_parity);
       o_parity ^= 1;
     }
-    store_probabilities(scores, buffer);
-    position.advance(buffer);
+    store_probabilities(scores, buffer, slot);
+    position.advance(slot);
   }
 
   // Row statistics, and the factor that O leaves with.
@@ -399,6 +413,9 @@ struct Softmax {
       const TileIndex tile = schedule.at(round);
       const KeyBlocks<C> keys(p, tile);
       const Blocks blocks = keys.of_q_tile(q_tile);
+      // Of three buffers the other Q tile's steps take their turn too, a block's first Q tile before the second.
+      const Blocks walked = has_third_buffer(C) ? keys.of_tile() : blocks;
+      const Blocks others = has_third_buffer(C) ? keys.of_q_tile(1 - q_tile) : blocks;
       const int row = first_row<C>(tile, q_tile) + own_row();
       const Keys visible = keys.visible(row / padded_heads(C));
       if constexpr (has_descales(C.facts)) take_descale(tile);
@@ -412,7 +429,16 @@ struct Softmax {
       reference = ptx::minus_infinity();
       sum = 0.0f;
 #pragma unroll 1
-      for (int block = blocks.end - 1; block >= blocks.begin; --block) {
+      for (int block = walked.end - 1; block >= walked.begin; --block) {
+        if constexpr (has_third_buffer(C)) {
+          if (q_tile == 1 && others.has(block)) position.pass();
+          if (!blocks.has(block)) {
+            if (q_tile == 0 && others.has(block)) position.pass();
+            continue;
+          }
+          is_behind_other = others.has(q_tile == 0 ? block + 1 : block);
+          is_before_other = others.has(q_tile == 0 ? block : block - 1);
+        }
         const int first = part_of_lane(C, lane) * kCount;
         const bool is_rare = needs_fix_up(visible, keys.key_of(block) + first);
         if constexpr (has_pools(C.facts)) {
@@ -430,6 +456,9 @@ struct Softmax {
             if constexpr (C.facts.tree_mask != TreeMask::none)
               hide_by_tree(scores, tree, keys.lengths, keys.key_of(block) + first);
           });
+        }
+        if constexpr (has_third_buffer(C)) {
+          if (q_tile == 0 && others.has(block)) position.pass();
         }
       }
       finish(tile, row);

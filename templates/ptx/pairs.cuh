@@ -1,4 +1,4 @@
-// Arithmetic on pairs of 16-bit numbers in a register.
+// Arithmetic on pairs of 16-bit numbers in a register; pairs of words.
 #pragma once
 
 #include "tessera/spec/types.h"
@@ -29,6 +29,13 @@ __device__ __forceinline__ unsigned sub_x2(unsigned a, unsigned b) {
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
   }
   return difference;
+}
+
+// PTX ISA "mov", PTX 1.0, sm_20. Two registers side by side: no instruction of the machine.
+__device__ __forceinline__ unsigned long long pack_words(unsigned low, unsigned high) {
+  unsigned long long both;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(both) : "r"(low), "r"(high));
+  return both;
 }
 
 }  // namespace tessera::ptx

@@ -31,7 +31,6 @@ inline constexpr int kMaxProductN = 256;
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kLatentHeadDim = 576, kLatentHeadDimV = 512;  // of keys that are values too
 inline constexpr int kMaxTileN = 128;
-inline constexpr int kNumBuffers = 2;  // of S
 inline constexpr int kMaxPackedHeads = 1 << 16;
 
 // Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
@@ -172,8 +171,17 @@ TESSERA_HD constexpr int s_columns(const Config& c) { return c.tile_n / folds(c)
 TESSERA_HD constexpr int p_offset(const Config& c) { return c.tile_n / 2; }  // of P in its S
 TESSERA_HD constexpr int o_columns(const Config& c) { return vo_columns(c) / folds(c); }
 TESSERA_HD constexpr int s_column(const Config& c, int buffer) { return buffer * s_columns(c); }
+// Two buffers of S; two Q tiles have three where there is room, which all their steps take in turn: the next scores of
+// both are there when one's softmax ends. P in shared memory has one slot for each Q tile anyway.
+TESSERA_HD constexpr bool has_third_buffer(const Config& c) {
+  return q_tiles(c) == 2 && c.p_path == ProbabilityPath::tmem && 3 * s_columns(c) + 2 * o_columns(c) <= kTmemColumns;
+}
+TESSERA_HD constexpr int s_buffers(const Config& c) { return has_third_buffer(c) ? 3 : 2; }
+// What a step has of the barriers between roles, and of factors: one for each buffer, and of three for each Q tile, so
+// that no role sees another's phases.
+TESSERA_HD constexpr int step_slots(const Config& c) { return has_third_buffer(c) ? 3 * q_tiles(c) : 2; }
 TESSERA_HD constexpr int o_column(const Config& c, int q_tile) {
-  return kNumBuffers * s_columns(c) + q_tile * o_columns(c);
+  return s_buffers(c) * s_columns(c) + q_tile * o_columns(c);
 }
 TESSERA_HD constexpr int used_columns(const Config& c) { return o_column(c, q_tiles(c)); }
 TESSERA_HD constexpr int allocated_columns(const Config& c) {

@@ -25,7 +25,7 @@ struct SmemLayout {
   SmemRegion raw_v;     // likewise
   SmemRegion k_scales;  // [raw_stages][keys][scales of a key]: keys with scales only
   SmemRegion v_scales;  // likewise
-  SmemRegion factors;   // [S buffer][lane], fp32: what the rows of O are multiplied with
+  SmemRegion factors;   // [step slot][lane], fp32: what the rows of O are multiplied with
   SmemRegion last;      // [Q tile][lane], fp32: likewise at the end
   SmemRegion halves;    // [2][Q tile][lane], fp32: maxima and sums that folded lanes exchange
   SmemRegion tmem;      // the address that tcgen05.alloc writes
@@ -45,7 +45,7 @@ struct Barriers {
   BarrierRow k_empty;
   BarrierRow v_full;
   BarrierRow v_empty;
-  BarrierRow s_full;        // [S buffer]
+  BarrierRow s_full;        // [step slot]
   BarrierRow p_full;        // likewise: P, or its first part, is there and O may be added to
   BarrierRow p_rest;        // likewise: the second part
   BarrierRow factors_full;  // likewise
@@ -71,9 +71,9 @@ TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int columns) {
 }
 // What else there is, with barriers for the most raw slots.
 TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
-  const int barriers = 5 * q_tiles(c) + 1 + 4 * c.stages + 4 * kNumBuffers + 4 * kMaxRawStages + 1;
+  const int barriers = 5 * q_tiles(c) + 1 + 4 * c.stages + 4 * step_slots(c) + 4 * kMaxRawStages + 1;
   const int tiles = q_tiles(c) * (q_slot_bytes(c) + p_slot_bytes(c)) + c.stages * (k_slot_bytes(c) + v_slot_bytes(c));
-  return tiles + (kNumBuffers + q_tiles(c)) * 128 * 4 + 8 + 8 * barriers;
+  return tiles + (step_slots(c) + q_tiles(c)) * 128 * 4 + 8 + 8 * barriers;
 }
 TESSERA_HD constexpr int raw_stages(const Config& c) {
   if (!widens_keys(c.facts)) return 0;
@@ -100,10 +100,10 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.k_empty = cursor.take(c.stages);
   b.v_full = cursor.take(c.stages);
   b.v_empty = cursor.take(c.stages);
-  b.s_full = cursor.take(kNumBuffers);
-  b.p_full = cursor.take(kNumBuffers);
-  b.p_rest = cursor.take(kNumBuffers);
-  b.factors_full = cursor.take(kNumBuffers);
+  b.s_full = cursor.take(step_slots(c));
+  b.p_full = cursor.take(step_slots(c));
+  b.p_rest = cursor.take(step_slots(c));
+  b.factors_full = cursor.take(step_slots(c));
   b.raw_k_full = cursor.take(raw_stages(c));
   b.raw_k_empty = cursor.take(is_latent(c) ? 0 : raw_stages(c));
   b.raw_v_full = cursor.take(is_latent(c) ? 0 : raw_stages(c));
@@ -126,7 +126,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_stages(c) * raw_v_slot_bytes(c)};
   layout.k_scales = {"k_scales", end_of(layout.raw_v), raw_stages(c) * scale_slot_bytes(c, qk_columns(c))};
   layout.v_scales = {"v_scales", end_of(layout.k_scales), raw_stages(c) * scale_slot_bytes(c, v_columns(c))};
-  layout.factors = {"factors", end_of(layout.v_scales), kNumBuffers * lanes};
+  layout.factors = {"factors", end_of(layout.v_scales), step_slots(c) * lanes};
   layout.last = {"last_factors", end_of(layout.factors), q_tiles(c) * lanes};
   layout.halves = {"halves", end_of(layout.last), is_folded(c) && !is_latent(c) ? 2 * q_tiles(c) * lanes : 0};
   layout.tmem = {"tmem_address", end_of(layout.halves), 8};
