@@ -191,9 +191,10 @@ TESSERA_HD constexpr int allocated_columns(const Config& c) {
 }
 
 // P is handed over in two parts, so that O += P V begins while the last exponentials are computed: keys of the first
-// part; all of them where a thread has only one load's worth of scores, or its scores are half of the keys.
+// part; all of them where a thread has only one load's worth of scores, or its scores are half of the keys, or a third
+// buffer of S lets O wait.
 TESSERA_HD constexpr int p_first_keys(const Config& c) {
-  return is_folded(c) || c.tile_n < 64 ? c.tile_n : c.tile_n - 32;
+  return is_folded(c) || c.tile_n < 64 || has_third_buffer(c) ? c.tile_n : c.tile_n - 32;
 }
 TESSERA_HD constexpr bool has_p_parts(const Config& c) { return p_first_keys(c) < c.tile_n; }
 
