@@ -130,6 +130,11 @@ struct BlockRow {
 
   // Precondition: 0 <= index < total.
   __device__ __forceinline__ BlockPlace at(int index) const {
+    int unused;
+    return at(index, unused);
+  }
+  // And how many units the tile there has.
+  __device__ __forceinline__ BlockPlace at(int index, int& of_tile) const {
     const int lane = __popc(__ballot_sync(0xffffffff, end <= index));
     BlockPlace place;
     place.sequence = lane * sequences_of_lane;
@@ -153,8 +158,7 @@ struct BlockRow {
     place.head = quotient(place.block, of_head);
     place.block -= place.head * of_head;
 #pragma unroll 1
-    for (int of_tile; place.block >= (of_tile = units_of<C>(p, place.sequence, place.m)); ++place.m)
-      place.block -= of_tile;
+    for (; place.block >= (of_tile = units_of<C>(p, place.sequence, place.m)); ++place.m) place.block -= of_tile;
     return place;
   }
 };

@@ -206,40 +206,37 @@ __device__ __forceinline__ void take_range(const Params& p, StepWork& work, cons
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const BlockRow<C, DealtSequences<C>> row(p, {p, work});
   const Level level = level_of(loads, ctas, row.total);
-  const int of_lane = (ctas + 31) / 32;
-  const int first = min(lane * of_lane, ctas), end = min(first + of_lane, ctas);
-  int count = 0;  // CTAs at the level or below
+  int at_level = 0;  // or below: of those before the 32 CTAs at hand
+  int own = 0, begin = 0, ranges = 0, ranges_before = 0;
 #pragma unroll 1
-  for (int i = first; i < end; ++i) count += loads[i] <= level.blocks ? 1 : 0;
-  int number = sums_of(count).before;  // of the next one
-  int blocks = 0, ranges = 0, own = 0, before_own = 0, ranges_before_own = 0;
-#pragma unroll 1
-  for (int i = first; i < end; ++i) {
-    int share = 0;
-    if (loads[i] <= level.blocks) share = level.blocks - loads[i] + (number++ < level.rest ? 1 : 0);
-    if (i == cta) {
-      own = share;
-      before_own = blocks;
-      ranges_before_own = ranges;
-    }
-    blocks += share;
+  for (int first = 0; first < ctas; first += 32) {
+    const int i = first + lane;
+    const int left = i < ctas ? level.blocks - loads[i] : -1;
+    const unsigned takers = __ballot_sync(0xffffffff, left >= 0);
+    const int number = at_level + __popc(takers & ((1u << lane) - 1));
+    const int share = left >= 0 ? left + (number < level.rest ? 1 : 0) : 0;
+    at_level += __popc(takers);
     ranges += share > 0 ? 1 : 0;
+    if (i == cta) own = share;
+    if (i < cta) {
+      begin += share;
+      ranges_before += share > 0 ? 1 : 0;
+    }
   }
-  const int lane_of_own = quotient(cta, of_lane);
-  const Sums all_ranges = sums_of(ranges);
-  const int begin = __shfl_sync(0xffffffff, sums_of(blocks).before + before_own, lane_of_own);
-  const int with_range = __shfl_sync(0xffffffff, all_ranges.before + ranges_before_own, lane_of_own);
-  own = __shfl_sync(0xffffffff, own, lane_of_own);
+  const auto of_all = [](int x) { return __reduce_add_sync(0xffffffff, x); };
+  own = of_all(own);
+  begin = of_all(begin);
+  const int with_range = of_all(ranges_before);
+  ranges = of_all(ranges);
   Cut cut{row.total, {}, 0};
   if (own > 0) {
     cut.begin = begin;
-    cut.place = row.at(begin);
-    cut.blocks = blocks_of<C>(p, cut.place.sequence, cut.place.m);
+    cut.place = row.at(begin, cut.blocks);
   }
   if (lane != 0) return;
   work.place = cut.place;
   work.left = own;
-  work.rank = own > 0 ? with_range : all_ranges.all + cta - with_range;
+  work.rank = own > 0 ? with_range : ranges + cta - with_range;
   if (cta_of_tile<C>() != 0) return;
   int* const to = p.cuts + kCutWords * work.rank;
   const auto word = [](int x) { return static_cast<unsigned>(x); };
