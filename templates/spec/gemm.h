@@ -43,7 +43,7 @@
 //   a, b    dims {k, rows, l} (K-major) or {rows, k, l}, rows being m or n, each at least 1; boxes a_box, b_box
 //   b2      as b, dual only
 //   d       dims {n, m, l}; box d_box. A row that does not end on a multiple of 16 bytes, or a pitch that is none, is
-//           stored without the map (epilogue.cuh)
+//           stored without the map (epilogue.cuh), and so are columns of a tile that are no whole panel
 //
 // Entry parameters, in this order (with swap_ab b before a, n before m):
 //   const __grid_constant__ TensorMap a, b, b2 (dual), d

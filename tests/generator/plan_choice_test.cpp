@@ -238,6 +238,11 @@ TEST_CASE("products: the choice where others were measured to be slow") {
   is_one_of({{"m", "64"}, {"n", "51200"}, {"k", "5120"}},
             {"64x200_s6_c1x1x1", "64x80_s12_c1x1x1", "64x64_s13_c1x1x1", "64x64t_s13_c1x1x1", "64x64t_s13_c1x2x1"});
   is_one_of({{"m", "8192"}, {"n", "8192"}, {"k", "8192"}}, {"128x176pp_s5_c1x1x1", "128x192pp_s4_c1x1x1"});
+  // Widths that are no multiple of 16.
+  is_one_of({{"m", "384"}, {"n", "36864"}, {"k", "7168"}}, {"128x168pp_s5_c1x1x1"});
+  is_one_of({{"m", "394"}, {"n", "2112"}, {"k", "7168"}}, {"104x64t_s10_c1x1x1"});
+  is_one_of({{"m", "206"}, {"n", "8192"}, {"k", "29568"}}, {"104x128tpp_s7_c1x1x1"});
+  is_one_of({{"m", "115"}, {"n", "2112"}, {"k", "7168"}}, {"64x96_s11_c1x1x2"});
   const auto mn_is_one_of = [&](Fields sizes, std::initializer_list<const char*> names) {
     sizes.insert(sizes.end(), {{"a_layout", "mn"}, {"b_layout", "mn"}});
     is_one_of(sizes, names);
