@@ -284,6 +284,16 @@ double Clock::part_of_8_bit() const {
   return all > 0 ? of_8_bit / all : 0;
 }
 
+double Clock::tensor_load() const {
+  double load = 0, cycles = 0;
+  for (const SmClock& sm : sms_)
+    if (sm.first >= 0) {
+      load += sm.tensor_busy + sm.pipe_busy[static_cast<std::size_t>(Pipe::tensor)] * gpu_.part_of_mma();
+      cycles += std::max(1.0, sm.last - sm.first);
+    }
+  return cycles > 0 ? std::min(1.0, load / cycles) : 0;
+}
+
 double Clock::send_to_cluster(SmClock& sm, double time, double bytes) {
   const double took = bytes / gpu_.cluster_bytes_per_clock;
   sm.to_cluster = std::max(sm.to_cluster, time) + took;

@@ -159,6 +159,8 @@ class Clock {
   void add_to(LaunchTime& result) const;
   /// Of the tensor cores' work: what 8-bit types are.
   double part_of_8_bit() const;
+  /// The part of what tensor cores can do that they did.
+  double tensor_load() const;
   std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
   /// Where the first copy of each multiprocessor from each allocation begins; by both.
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> first_copies{};

@@ -142,6 +142,14 @@ const ClassTime& GpuTime::class_of(const std::string& class_name) const {
   return found == classes.end() ? classes.at("other") : found->second;
 }
 
+double GpuTime::part_of_mma() const {
+  const auto found = mma.find("f16");
+  double all = 0;  // operations a cycle: 128 or 64 rows, N columns, K = 16
+  if (const auto form = tcgen05.find("cg1 m128 smem"); form != tcgen05.end()) all = 2 * 128 * 16 / form->second.per_n;
+  if (const auto form = wgmma.find("bf16 SS"); form != wgmma.end()) all = 2 * 64 * 16 * 256 / form->second.at(256);
+  return found == mma.end() || all <= 0 ? 1 : std::min(1.0, found->second.flop_per_clock / all);
+}
+
 // Any work of tensor cores lowers the clock at once, random numbers and time lower it more.
 double GpuTime::clock_at(double tensor_busy, double part_of_8_bit, double microseconds) const {
   if (tensor_busy <= 0) return clock_mhz;

@@ -53,6 +53,8 @@ struct GpuTime {
   /// tenth of a millisecond and of one. No points: a straight line from clock_mhz to clock_loaded_mhz.
   IntervalTable clock_by_tensor, clock_by_tensor_long;
   double clock_at(double tensor_busy, double part_of_8_bit, double microseconds) const;
+  /// What mma.sync makes of the tensor cores' rate: a quarter where tcgen05 is there.
+  double part_of_mma() const;
   int sub_cores = 4;
   int warps_per_sm = 64, registers_per_sm = 65536, ctas_per_sm = 32;
   double smem_per_sm = 0, smem_per_cta_reserved = 1024;

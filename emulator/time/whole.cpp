@@ -66,7 +66,7 @@ class Grid {
     if (has_failed()) return;
     steady.clock->add_to(time);
     name_limit();
-    time.clock_mhz = loaded_clock(*steady.clock, time.units, time.cycles / gpu_.clock_mhz);
+    time.clock_mhz = loaded_clock(*steady.clock, time.cycles / gpu_.clock_mhz);
     time.microseconds = time.launch_us + time.cycles / time.clock_mhz;
   }
 
@@ -77,11 +77,8 @@ class Grid {
   }
 
   /// Power lowers the clock where tensor cores work.
-  double loaded_clock(const Clock& clock, const std::vector<UnitTime>& units, double microseconds) const {
-    double tensor_busy = 0;
-    for (const UnitTime& unit : units)
-      if (unit.name == "tensor core") tensor_busy = std::min(1.0, unit.busy);
-    return gpu_.clock_at(tensor_busy, clock.part_of_8_bit(), microseconds);
+  double loaded_clock(const Clock& clock, double microseconds) const {
+    return gpu_.clock_at(clock.tensor_load(), clock.part_of_8_bit(), microseconds);
   }
 
   /// Clusters [first, first + count), on as many multiprocessors as these.
@@ -222,11 +219,8 @@ class Grid {
   // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more.
   void learn_clock(std::uint64_t start, std::uint64_t together) {
     const Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
-    LaunchTime found;
-    part.clock->add_to(found);
     const double waves = std::max(1.0, std::ceil(time_.waves));
-    around_.clock_part =
-        loaded_clock(*part.clock, found.units, waves * part.sample.cycles / gpu_.clock_mhz) / gpu_.clock_mhz;
+    around_.clock_part = loaded_clock(*part.clock, waves * part.sample.cycles / gpu_.clock_mhz) / gpu_.clock_mhz;
   }
 
   // The grid's clusters in their order, each where one has ended; durations are interpolated between the samples.

@@ -396,6 +396,9 @@ TEST_CASE("time: descriptions") {
   CHECK(clock(0.95, 0, 1000) < 0.98 * clock(0.95, 0, 100));
   CHECK(clock(0.95, 1, 100) < 0.98 * clock(0.95, 0, 100));
   CHECK(clock(0.3, 0, 1000) == doctest::Approx(clock(0.3, 0, 100)).epsilon(0.005));
+  CHECK(h200().part_of_mma() == doctest::Approx(0.65).epsilon(0.02));
+  CHECK(find_gpu_time("b200")->part_of_mma() == doctest::Approx(0.235).epsilon(0.02));
+  CHECK(find_gpu_time("rtx5090")->part_of_mma() == 1);
   const std::shared_ptr<const GpuTime> b200 = find_gpu_time("b200");
   CHECK(b200->clock_at(0.5, 0, 100) == doctest::Approx((b200->clock_mhz + b200->clock_loaded_mhz) / 2));
   const IntervalTable table{{{64, 32}, {128, 64}, {256, 128}}};
