@@ -28,7 +28,8 @@ constexpr double kTwoStages = 1.2;  // a ring of two slots waits for the memory
 constexpr double kProducts = 1780;  // of 16-bit numbers: 87 % of what the tensor cores have
 // Of many rows, times the modelled products: measured with 4,096 rows (bench/results/weights-4-bit.md). Of 128 rows a
 // warpgroup's one block is multiplied in less time than the next one's widening takes.
-constexpr double kManyRowsFactor = 1.03, kOneBlockOf128Factor = 1.475, kWideTileFactor = 1.14, kTallTileFactor = 1.23;
+constexpr double kManyRowsFactor = 1.03, kOf208RowsFactor = 1.0, kOneBlockOf128Factor = 1.475, kWideTileFactor = 1.14,
+                 kTallTileFactor = 1.23;
 constexpr double kLaunchCycles = 11600, kFewRowsLaunchCycles = 5500;  // up to 64 rows
 constexpr double kItemCycles = 700;  // from a tile's last product to the next one's first
 constexpr double kStoredElement = 0.06;
@@ -37,7 +38,7 @@ constexpr double kGroupCycles = 500;      // and those of a CTA
 
 // mma.f16, fitted to bench/results/weights-4-bit.md: microseconds of a launch, and of a block of 64 x 128 weights, of
 // which a CTA widens one after the other at the rate of its four schedulers.
-constexpr double kDirectLaunchMicroseconds = 7.5;
+constexpr double kDirectLaunchMicroseconds = 6.5;
 constexpr double kDirectItemMicroseconds = 0.2, kDirectGroupMicroseconds = 0.3;  // of a further tile
 // Of groups of rows, whose activations come anew, a step is longer; a further tile takes longer for each row of it, and
 // with k in parts for each number that is handed over.
@@ -46,34 +47,50 @@ constexpr double kDirectOfGroupsSharedMicroseconds = 0.0005;
 constexpr double kReloaded = 1.03;  // activations, for each tile
 // A ring of less than three slots for each group: no slower, but of equals the last; of groups of rows much slower.
 constexpr double kShallow = 1.04, kShallowOfGroups = 1.6;
-// Twelve warps: a further tile's sums that are handed over, and in groups its turns; a step of four blocks in the only
-// tile, and of several.
-constexpr double kTwelveLaunchMicroseconds = 7.0, kTwelveSharedMicroseconds = 5e-5, kTwelveOfGroupsMicroseconds = 0.2;
-constexpr double kTwelveWideAlone = 0.96, kTwelveWide = 1.09;
+// Twelve warps: a launch of 8 rows, and where their activations stay; of 16 rows. A block of 8 and of 16 rows. What a
+// further tile takes, and each group of warps that shares k; in groups of rows one item takes the same whatever the
+// tile.
+constexpr double kTwelveLaunchMicroseconds = 6.3, kTwelveKeptMicroseconds = 4.6, kTwelveLaunchOf16Microseconds = 5.5;
+constexpr double kTwelveBlockMicroseconds = 0.119, kTwelveBlockOf16Microseconds = 0.145;
+constexpr double kTwelveItemMicroseconds = 0.6, kTwelveItemOf16Microseconds = 1.3, kTwelveGroupMicroseconds = 0.11;
+constexpr double kTwelveOfGroups = 1.06, kTwelveOfGroupsLaunchMicroseconds = 4.7, kTwelveOfGroupsItemMicroseconds = 1.5;
 bool has_twelve_warps(const Config& c) { return gemm_weights::direct_warps(c) == 12; }
-double direct_launch_microseconds(const Config& c) {
-  return has_twelve_warps(c) ? kTwelveLaunchMicroseconds : kDirectLaunchMicroseconds;
+double direct_launch_microseconds(const Config& c, bool is_of_groups, bool is_resident) {
+  if (!has_twelve_warps(c)) return kDirectLaunchMicroseconds;
+  if (is_of_groups) return kTwelveOfGroupsLaunchMicroseconds;
+  if (c.tile_m > 8) return kTwelveLaunchOf16Microseconds;
+  return is_resident ? kTwelveKeptMicroseconds : kTwelveLaunchMicroseconds;
+}
+double direct_item_microseconds(const Config& c, bool is_of_groups) {
+  const double groups = gemm_weights::k_groups(c);
+  if (has_twelve_warps(c)) {
+    if (is_of_groups) return kTwelveOfGroupsItemMicroseconds;
+    return (c.tile_m > 8 ? kTwelveItemOf16Microseconds : kTwelveItemMicroseconds) + kTwelveGroupMicroseconds * groups;
+  }
+  const double item = kDirectItemMicroseconds + kDirectGroupMicroseconds * groups;
+  if (!is_of_groups) return item;
+  return item + kDirectOfGroupsRowMicroseconds * c.tile_m +
+         kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
 }
 // Of up to 16 rows, beside MXFP4's.
-constexpr double kDirectNvfp4 = 1.12, kDirectInt4 = 1.17, kDirectZeroPoints = 1.22;
+constexpr double kDirectNvfp4 = 1.13, kDirectInt4 = 1.165, kDirectZeroPoints = 1.19;
 double direct_format_factor(const Config& c) {
   if (c.zero_points == ZeroPoints::given) return kDirectZeroPoints;
   if (c.facts.b_type == OperandType::int4) return kDirectInt4;
   return c.facts.b_type == OperandType::nvfp4 ? kDirectNvfp4 : 1;
 }
 double direct_block_microseconds(const Config& c) {
-  if (c.tile_m > 16) return 0.215;
+  if (c.tile_m > 16) return c.zero_points == ZeroPoints::given ? 0.207 : 0.185;
   const bool has_twelve = has_twelve_warps(c);
-  const double mxfp4 = c.tile_m <= 8 ? (has_twelve ? 0.123 : 0.142) : (has_twelve ? 0.144 : 0.16);
+  const double mxfp4 = c.tile_m <= 8 ? (has_twelve ? kTwelveBlockMicroseconds : 0.142)
+                                     : (has_twelve ? kTwelveBlockOf16Microseconds : 0.15);
   return mxfp4 * direct_format_factor(c);
 }
 // Of a step whose activations come from memory.
-double direct_step_factor(const Config& c, bool is_of_groups, double rounds) {
+double direct_step_factor(const Config& c, bool is_of_groups) {
   const bool is_shallow = c.stages < 3 * gemm_weights::k_groups(c);
-  if (is_of_groups) return is_shallow ? kShallowOfGroups : kDirectOfGroups;
-  const bool has_twelve = has_twelve_warps(c), is_wide = gemm_weights::blocks_of_tile(c) == 4;
-  if (has_twelve && rounds <= 1) return is_wide ? kTwelveWideAlone : 1;
-  if (has_twelve && is_wide) return kTwelveWide;
+  if (is_of_groups) return has_twelve_warps(c) ? kTwelveOfGroups : is_shallow ? kShallowOfGroups : kDirectOfGroups;
+  if (has_twelve_warps(c)) return is_shallow ? kShallow : 1;
   return is_shallow ? kShallow : kReloaded;
 }
 
@@ -112,18 +129,13 @@ GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
   const double widen = blocks * direct_block_microseconds(c) * 1e3 * kHopper.clock_ghz;
   const double rows = is_resident ? 0 : widened_rows_cycles(c);
   const bool is_of_groups = p.grouping != Grouping::none;
-  const double step_factor = is_resident ? 1 : direct_step_factor(c, is_of_groups, rounds);
+  const double step_factor = is_resident ? 1 : direct_step_factor(c, is_of_groups);
   const double step = std::max({memory, l2, widen, rows}) * step_factor;
   GemmWeightsCost cost;
   cost.bound = widen < step ? "memory" : "the widening of the weights";
-  const double of_group = is_of_groups && has_twelve_warps(c) ? kTwelveOfGroupsMicroseconds : kDirectGroupMicroseconds;
-  double item = kDirectItemMicroseconds + of_group * gemm_weights::k_groups(c);
-  if (is_of_groups)
-    item += kDirectOfGroupsRowMicroseconds * c.tile_m +
-            kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
-  else if (has_twelve_warps(c))
-    item += kTwelveSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
-  cost.cycles = (direct_launch_microseconds(c) + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
+  const double launch = direct_launch_microseconds(c, is_of_groups, is_resident);
+  const double item = direct_item_microseconds(c, is_of_groups);
+  cost.cycles = (launch + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz + rounds * steps * step;
   // Of activations that stay, all are widened once.
   if (is_resident) cost.cycles += steps * std::max(0.0, widened_rows_cycles(c) - step);
   return cost;
@@ -138,7 +150,8 @@ double widen_cycles(const Config& c) {
 
 double many_rows_factor(const Config& c) {
   if (c.tile_m <= kFewRowsOfTile) return 1;
-  if (c.tile_m > 192) return kTallTileFactor;
+  if (c.tile_m > 208) return kTallTileFactor;
+  if (c.tile_m > 192 && gemm_weights::blocks(c) == 1) return kOf208RowsFactor;
   if (gemm_weights::blocks(c) > 1) return kWideTileFactor;
   return c.tile_m <= 128 ? kOneBlockOf128Factor : kManyRowsFactor;
 }

@@ -24,12 +24,12 @@ namespace tessera::gemm_weights {
 
 namespace {
 
-constexpr int kRows[] = {16, 32, 64, 128, 192, 256};
+constexpr int kRows[] = {16, 32, 64, 128, 192, 208, 256};
 constexpr int kColumns[] = {128, 256, 64};
 constexpr int kParts[] = {1, 2, 3, 4};
 constexpr int kMostSplitRows = 64;  // of a tile whose k is split
 constexpr int kDirectRows[] = {8, 16, 32};
-constexpr int kDirectColumns[] = {128, 256, 64};
+constexpr int kDirectColumns[] = {128, 256, 64, 192};
 constexpr int kDirectParts[] = {1, 2, 3, 4, 6, 8};
 constexpr int kRasterRows = 1024;
 
@@ -46,20 +46,26 @@ bool has_one_tile(const Config& c, const Gemm& p) {
   return (p.n + c.tile_n - 1) / c.tile_n * std::max<std::int64_t>(p.l, 1) <= hopper_clusters_at_once(c.split_k);
 }
 
-// As many slots as the k of a part has steps, if they fit: whole rounds of the groups.
-int direct_stages(const Config& c, const Gemm& p) {
+// As many slots as the k of a part has steps, if they fit and stay: whole rounds of the groups. Otherwise as many as
+// leave the weights their deepest rings.
+int direct_stages(Config c, const Gemm& p) {
   const int most = most_stages(c), groups = gemm_weights::k_groups(c);
-  if (p.k <= 0) return most;
   const auto parts = static_cast<std::int64_t>(std::max(c.split_k, 1)) * kWeightDepth;
-  const std::int64_t rounds = (p.k + parts * groups - 1) / (parts * groups);
-  if (rounds * groups > most && has_one_tile(c, p)) return kStagesOfOneTile;
-  return static_cast<int>(std::clamp<std::int64_t>(rounds * groups, 2 * groups, most));
+  const std::int64_t slots = p.k <= 0 ? most : (p.k + parts * groups - 1) / (parts * groups) * groups;
+  const bool may_stay = p.m > 0 && p.m <= c.tile_m && p.l <= 1 && p.grouping == Grouping::none;
+  if (p.k > 0 && may_stay && slots <= most) return static_cast<int>(std::max<std::int64_t>(slots, 2 * groups));
+  c.stages = most;
+  while (c.stages > 2 * groups && gemm_weights::direct_depth(c) < gemm_weights::most_depth(c)) c.stages -= groups;
+  if (slots > c.stages && has_one_tile(c, p)) return kStagesOfOneTile;
+  return static_cast<int>(std::clamp<std::int64_t>(slots, 2 * groups, c.stages));
 }
 
 void add_direct(const Gemm& problem, std::vector<Config>& list) {
   for (const int tile_m : kDirectRows)
     for (const int tile_n : kDirectColumns)
       for (const int split_k : kDirectParts) {
+        // Of 32 rows nine warps are slower than eight of another width.
+        if (tile_n == 192 && tile_m > 16 && !problem.tile_n) continue;
         Config c = facts_of(problem);
         c.mma_kind = MmaKind::mma_f16;
         c.tile_m = problem.tile_m.value_or(tile_m);
@@ -200,7 +206,9 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
       return fmt::format("tile_m {}: a multiple of 16 up to {} needed (columns of wgmma, in boxes of {})", found, bound,
                          config.tile_m > 0 ? gemm_weights::a_box_rows(config) : 8);
     case Rule::tile_n_not_supported:
-      return fmt::format("tile_n {}: 64, 128 or {} allowed (64 for each block of weights)", found, bound);
+      return fmt::format("tile_n {}: 64, 128{} or {} allowed{} (64 for each block of weights)", found,
+                         gemm_weights::is_direct(config) ? ", 192" : "", bound,
+                         gemm_weights::is_direct(config) ? " with mma.f16" : "");
     case Rule::instruction:
       return "4-bit weights are multiplied by wgmma.f16 or mma.f16";
     case Rule::rows_not_supported:
@@ -268,7 +276,7 @@ void describe_smem(const Config& c, Plan& plan) {
         {layout.parts.name,
          layout.parts.offset,
          layout.parts.bytes,
-         gemm_weights::is_direct(c) ? 4 * gemm_weights::consumer_warpgroups(c) : gemm_weights::consumer_warpgroups(c),
+         gemm_weights::is_direct(c) ? gemm_weights::direct_warps(c) : gemm_weights::consumer_warpgroups(c),
          {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
           {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
@@ -315,8 +323,9 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
       gemm_weights::is_widened(config)
           ? plain_operand("a", to_word(facts.a_type),
                           is_gathered ? "A, rows by a list, widened to bf16" : "A, rows widened to bf16")
-      : is_gathered ? plain_operand("a", to_word(facts.a_type), "A, rows by a list")
-                    : mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
+      : is_gathered                       ? plain_operand("a", to_word(facts.a_type), "A, rows by a list")
+      : gemm_weights::copies_rows(config) ? plain_operand("a", to_word(facts.a_type), "A, rows copied by a warp")
+                                          : mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
       plain_operand("b", to_word(facts.b_type),
                     gemm_weights::is_direct(config) ? "weights and scales, packed: loaded to registers"
                                                     : "weights and scales, packed: by bulk copies, to registers"),

@@ -4,7 +4,7 @@
 //
 // mma.sync m16n8k16 takes its A as wgmma does, so the packed layout serves both; B are eight rows of activations, by
 // ldmatrix, K-major with a swizzle of 128 bytes: the rows of a matrix lie in different banks. A fragment of B serves
-// four of A. Codes of 64 of k are read while those before are multiplied.
+// four of A.
 #pragma once
 
 #include "common/ring.cuh"
@@ -116,8 +116,8 @@ struct DirectConsumer {
 #pragma unroll 1
       for (int i = 0; i < kDepth; ++i) ptx::mbarrier_init(loaded(i), 1);
       ptx::fence_mbarrier_init();
-      ptx::griddepcontrol_wait();
       begin_next_item();
+      ptx::griddepcontrol_wait();
 #pragma unroll 1
       for (int i = 0; i < kDepth; ++i) load_block();
     }
@@ -186,6 +186,12 @@ struct DirectConsumer {
   __device__ __forceinline__ void wait_for_block() const {
     ptx::mbarrier_wait_parity(loaded(blocks.slot), blocks.parity);
   }
+  // All of it is in registers.
+  __device__ __forceinline__ void release_block() {
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (lane == 0) load_block();
+  }
   __device__ __forceinline__ unsigned block_address() const { return own + blocks.slot * kBlockBytes; }
   __device__ __forceinline__ void arrive(int slot) const {
     ptx::mbarrier_arrive(common::empty_behind<C.stages>(common::barrier_at<kBarriers.full>(smem, slot)));
@@ -246,7 +252,8 @@ struct DirectConsumer {
     }
   };
 
-  // A warp that has a step finds the first half of its codes read already, by the step before.
+  // A block's second half is read once the first is multiplied, and its slot given back then: the next block is on its
+  // way while the second half is multiplied, and a warp that waits keeps no slot.
   __device__ __forceinline__ void multiply(Sums& sums, const FactorRows& rows, bool has_loaded) {
     const bool is_resident = schedule.is_resident();
     if (is_resident) ring = {0, 0};
@@ -254,40 +261,33 @@ struct DirectConsumer {
     at.slot += group;  // a tile's slots begin with a whole round
     int step = group;
     if (step < count) {
-      wait_for_block();
-      Half first = load_half(block_address(), 0);
-      Scales scales;
-      load_scales(block_address(), scales);
 #pragma unroll 1
       for (; step < count; step += kGroups) {
-        const Half second = load_half(block_address(), 1);
+        wait_for_block();
+        Scales scales;
+        load_scales(block_address(), scales);
+        const Half first = load_half(block_address(), 0);
         wait_for_slot(at, has_loaded);
         const unsigned panel = fragment + at.slot * a_slot_bytes(C);
         Sums of_step{};
         Sums& added = has_factors(C) ? of_step : sums;
         multiply_half<0>(added, first, scales, panel);
+        const Half second = load_half(block_address(), 1);
+        release_block();
         blocks.advance();
-        Scales before;
-#pragma unroll
-        for (int i = 0; i < kDirectParts; ++i) before[i] = scales[i];
-        if (step + kGroups < count) {
-          wait_for_block();
-          first = load_half(block_address(), 0);
-          load_scales(block_address(), scales);
-        }
         const Factors factors(p, rows, schedule.k_begin + step);  // on their way beside the second half
-        multiply_half<1>(added, second, before, panel + panel_bytes(C));
+        multiply_half<1>(added, second, scales, panel + panel_bytes(C));
         if constexpr (has_factors(C)) factors.add(sums, of_step);
-        // Products, and with them the loads that only they need, may be moved behind an arrival, but not behind the
-        // fence.
-        ptx::fence_proxy_async_shared();
-        __syncwarp();
-        if (lane == 0) {
-          load_block();
-          if (!is_resident) arrive(at.slot);
+        if (!is_resident) {
+          // Products, and with them the loads that only they need, may be moved behind an arrival, but not behind the
+          // fence.
+          ptx::fence_proxy_async_shared();
+          __syncwarp();
+          if (lane == 0) arrive(at.slot);
         }
         advance(at);
       }
+      ptx::fence_proxy_async_shared();  // also where the slots stay: before the arrivals of the sums
     }
     // The last round may be without a step for this group.
     if (!is_resident && step < schedule.slots()) {
@@ -334,9 +334,10 @@ struct DirectConsumer {
         multiply(sums, FactorRows(), has_loaded);
       }
       has_loaded = schedule.is_resident();
+      if constexpr (parts(C) > 1) split.send_all(sums);
       const Tile tile = schedule.at(item);
       const int column = tile.column + block * kWeightRows;
-      if constexpr (parts(C) > 1) split.exchange(sums);
+      if constexpr (parts(C) > 1) split.receive(sums);
 #pragma unroll
       for (int i = 0; i < kDirectParts; ++i)
         if (split.is_owner(i)) store(sums.of[i], column + i * kDirectRows, tile);

@@ -82,18 +82,24 @@ struct DirectSplit {
     }
   }
 
-  // Afterwards an owner has the sums of all parts.
-  __device__ __forceinline__ void exchange(DirectSums<C>& sums) {
-    int owned = 0;
+  __device__ __forceinline__ int owned() const {
+    int count = 0;
 #pragma unroll
-    for (int i = 0; i < kDirectParts; ++i) owned += is_owner(i) ? 1 : 0;
-    if (C.split_k > 1 && owned > 0 && lane == 0)
-      ptx::mbarrier_arrive_expect_tx(ready(group), owned * (kParts - 1) * kOctets * kOctetBytes);
+    for (int i = 0; i < kDirectParts; ++i) count += is_owner(i) ? 1 : 0;
+    return count;
+  }
+  __device__ __forceinline__ void send_all(const DirectSums<C>& sums) const {
+    const int count = owned();
+    if (C.split_k > 1 && count > 0 && lane == 0)
+      ptx::mbarrier_arrive_expect_tx(ready(group), count * (kParts - 1) * kOctets * kOctetBytes);
     ptx::mbarrier_wait_parity_acquire_cluster(fetched(), parity ^ 1);  // those of the tile before were read
 #pragma unroll
     for (int i = 0; i < kDirectParts; ++i)
       if (!is_owner(i)) send(i, sums.of[i]);
-    if (owned > 0) {
+  }
+  // Afterwards an owner has the sums of all parts.
+  __device__ __forceinline__ void receive(DirectSums<C>& sums) const {
+    if (owned() > 0) {
       ptx::mbarrier_wait_parity_acquire_cluster(ready(group), parity);
 #pragma unroll
       for (int i = 0; i < kDirectParts; ++i)

@@ -1,6 +1,6 @@
-// Rows of A by a list, or of 8 bits: warps copy those of each step into the ring, where otherwise TMA would; lanes the
-// 256 bytes of a row, of 8 bits 128, in units of 16, to where the swizzle has them. What lies behind K comes as zeros,
-// and so do rows that the list leaves out. More: gemm/gather.cuh.
+// Rows of A by a list, of 8 bits, or in a long ring: warps copy those of each step, where otherwise TMA would; lanes
+// the 256 bytes of a row, of 8 bits 128, in units of 16, to where the swizzle has them. What lies behind K comes as
+// zeros, and so do rows that the list leaves out. More: gemm/gather.cuh.
 //
 // With wgmma two warps share the rows, and fence what they wrote, since the matrix instruction reads through another
 // proxy. With mma.f16 the warp that loads activations copies them, and its copies arrive at the slot's barrier by
@@ -164,6 +164,57 @@ struct RowGatherer {
       if (schedule.is_resident()) break;
     }
     drain();
+  }
+};
+
+// mma.f16, rows without a list: all lanes of the warp that loads, 16 bytes each of two rows at a time.
+template <Config C>
+struct RowProducer {
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kUnits = kWeightDepth * 2 / 16, kCopies = C.tile_m * kUnits / 32;
+
+  const Params& p;
+  const unsigned smem;
+  Schedule<C, true> schedule{p};
+  common::RingPosition<C.stages> ring{0, 0};
+  const int unit = static_cast<int>(threadIdx.x) % kUnits, row = static_cast<int>(threadIdx.x) / kUnits;
+  // The swizzle repeats after eight rows; the rows of a lane are two apart.
+  const unsigned place =
+      smem + smem_layout(C).a.offset + unit / 8 * panel_bytes(C) + row * kPanelBytes + (unit % 8 ^ row) * 16;
+
+  __device__ __forceinline__ void run() {
+    schedule.begin();
+    const int last = schedule.k_begin + schedule.slots();
+#pragma unroll 1
+    for (int item = schedule.first(); last > schedule.k_begin && schedule.has(item); item += schedule.stride()) {
+      const Tile tile = schedule.at(item);
+      const int rows = tile.row_end - tile.row - row;  // a lane's row i is there if 2 i is less
+      const char* const first = static_cast<const char*>(p.a_pointer) + tile.batch * p.a_stride_l * 2 +
+                                (tile.row + row) * p.lda * 2 + unit * 16;
+      const long long pitch = p.lda * 4;
+#pragma unroll 1
+      for (int step = schedule.k_begin; step < last; ++step) {
+        const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
+        ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
+        if (step < schedule.k_end) {
+          const bool is_k = step * kWeightDepth + unit * 8 < p.k;
+          const char* from = first + step * (kWeightDepth * 2);
+          const unsigned to = place + ring.slot * a_slot_bytes(C);
+#pragma unroll
+          for (int i = 0; i < kCopies; ++i) {
+            const bool is_read = is_k && 2 * i < rows;
+            ptx::cp_async_16((to ^ (2 * i % 8 * 16)) + i * 2 * kPanelBytes, is_read ? from : first, is_read ? 16 : 0);
+            from += pitch;
+          }
+          ptx::cp_async_mbarrier_arrive_noinc(full);
+        } else {
+          ptx::mbarrier_arrive(full);
+        }
+        ring.advance();
+      }
+      if (schedule.is_resident()) break;
+    }
+    ptx::cp_async_wait_group<0>();
   }
 };
 

@@ -52,12 +52,21 @@ __device__ __forceinline__ void meet() {
   }
 }
 
-// By branches of their own: the loading warp, which has made the barriers, and the others, which wait for them.
+// By branches of their own: the loading warp, which has made the barriers and goes on to load, and the others, which
+// wait for them.
 inline constexpr int kBarrierOfStart = 1;  // 0 is __syncthreads()
 template <Config C>
-__device__ __forceinline__ void meet_loading() {
-  if constexpr (C.split_k > 1) return meet<C>();
-  ptx::barrier_arrive(kBarrierOfStart, num_threads(C));
+__device__ __forceinline__ void arrive_loading() {
+  if constexpr (C.split_k > 1) {
+    ptx::cluster_arrive_relaxed();
+  } else {
+    ptx::barrier_arrive(kBarrierOfStart, num_threads(C));
+  }
+}
+// Each arrival at a cluster's barrier is followed by a wait.
+template <Config C>
+__device__ __forceinline__ void wait_loading() {
+  if constexpr (C.split_k > 1) ptx::cluster_wait();
 }
 template <Config C>
 __device__ __forceinline__ void meet_multiplying() {
@@ -115,24 +124,20 @@ __device__ __forceinline__ void kernel(const Params& params) {
   }
 }
 
-// A slot is emptied by the warps of its group. Lanes share the barriers of a long ring.
+// A slot is emptied by the warps of its group. One thread, without a loop: a lane's own addresses would take a loop
+// over lanes for each instruction.
 template <Config C>
 __device__ __forceinline__ void init_direct_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int i = lane; i < C.stages; i += 32) {
-    const unsigned full = common::barrier_at<kOffsets.full>(smem, i);
-    ptx::mbarrier_init(full, is_gathered(C) && !is_widened(C) ? 32 : 1);
-    ptx::mbarrier_init(common::empty_behind<C.stages>(full), blocks_of_tile(C));
-  }
+  common::init_ring<C.stages>(smem + kOffsets.full[0], copies_rows(C) && !is_widened(C) ? 32 : 1, blocks_of_tile(C));
   if constexpr (parts(C) > 1) {
-    if (lane < direct_warps(C))
-      ptx::mbarrier_init(common::barrier_at<kOffsets.ready>(smem, lane), direct_senders(C, lane / blocks_of_tile(C)));
-    if (lane < blocks_of_tile(C))
-      ptx::mbarrier_init(common::barrier_at<kOffsets.fetched>(smem, lane), direct_owners(C));
+#pragma unroll
+    for (int i = 0; i < direct_warps(C); ++i)
+      ptx::mbarrier_init(smem + kOffsets.ready[i], direct_senders(C, i / blocks_of_tile(C)));
+#pragma unroll
+    for (int i = 0; i < blocks_of_tile(C); ++i) ptx::mbarrier_init(smem + kOffsets.fetched[i], direct_owners(C));
   }
   ptx::fence_mbarrier_init();
-  __syncwarp();
 }
 
 template <Config C>
@@ -144,19 +149,23 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
   const unsigned smem = ptx::shared_address(shared_memory);
   if (threadIdx.x < 32) {
     const bool is_producer = ptx::elect_sync();
+    if (is_producer) init_direct_barriers<C>(smem);
+    __syncwarp();
     if constexpr (copies_rows(C)) {
-      init_direct_barriers<C>(smem);
-      meet_loading<C>();
+      arrive_loading<C>();
+      wait_loading<C>();
       ptx::griddepcontrol_wait();
       if constexpr (is_widened(C)) {
         RowGatherer<C>{params, smem}.run();
+      } else if constexpr (!is_gathered(C)) {
+        RowProducer<C>{params, smem}.run();
       } else {
         GatherProducer<C>{params, smem}.run();
       }
       return;
     }
     if (is_producer) ptx::prefetch_tensormap(params.a);
-    init_direct_barriers<C>(smem);
+    arrive_loading<C>();
     Producer<C> producer{params, smem};
     if constexpr (is_grouped(C)) {
       ptx::griddepcontrol_wait();
@@ -164,17 +173,10 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
     }
     if (is_producer) {
       ptx::griddepcontrol_wait();
-      producer.begin_item();
-#pragma unroll 1
-      for (int i = 0; i < C.stages; ++i)
-        if (!producer.load_slot()) break;
+      producer.load_activations();
     }
     __syncwarp();
-    meet_loading<C>();
-    if (is_producer) {
-      while (producer.load_slot()) {
-      }
-    }
+    wait_loading<C>();
   } else {
     DirectConsumer<C> consumer{params, smem};
     consumer.start();

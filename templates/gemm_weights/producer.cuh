@@ -70,6 +70,31 @@ struct Producer {
     return true;
   }
 
+  // mma.f16: the ring has activations alone, in boxes of a whole tile's rows. Nothing is kept from step to step but
+  // where they are: a step's two loads take this thread about as long as warps multiply it.
+  __device__ __forceinline__ void load_activations() {
+    if (schedule.slots() == 0) return;
+#pragma unroll 1
+    for (; schedule.has(item); item += schedule.stride()) {
+      tile = schedule.at(item);
+#pragma unroll 1
+      for (step = schedule.k_begin; step < last; ++step) {
+        const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
+        ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
+        if (step < schedule.k_end) {
+          const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
+          ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C));
+          ptx::tma_load_3d(a, p.a, full, step * kWeightDepth, tile.row, tile.batch);
+          ptx::tma_load_3d(a + panel_bytes(C), p.a, full, step * kWeightDepth + kWeightHalf, tile.row, tile.batch);
+        } else {
+          ptx::mbarrier_arrive(full);
+        }
+        ring.advance();
+      }
+      if (schedule.is_resident()) return;
+    }
+  }
+
   __device__ __forceinline__ void load_weights(unsigned full) {
     const unsigned b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
     const int blocks_left = blocks_n - 1 - tile.column / kWeightRows;

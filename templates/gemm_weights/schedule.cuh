@@ -117,17 +117,23 @@ struct Schedule {
   // The tile of the item that was asked for last.
   __device__ __forceinline__ Tile at(int item) const {
     const int of_m = is_grouped(C) ? tiles_of(rows) : tiles_m, of_matrix = of_m * tiles_n;
-    const int batch = is_grouped(C) ? group : item / of_matrix;
-    const int within = is_grouped(C) ? item - before : item % of_matrix;
+    const bool is_one_matrix = !is_grouped(C) && p.l == 1;
+    const int batch = is_grouped(C) ? group : is_one_matrix ? 0 : item / of_matrix;
+    const int within = is_grouped(C) ? item - before : is_one_matrix ? item : item % of_matrix;
+    // Few rows are one tile of them: divisions would take longer than the warp that waits for their result has.
+    if (of_m == 1) return tile_at(0, within * C.tile_n, batch);
     const int raster = within / (C.raster * tiles_n), in_raster = within % (C.raster * tiles_n);
     const int height = min(of_m - raster * C.raster, C.raster);
     const int row = (raster * C.raster + in_raster % height) * C.tile_m, column = in_raster / height * C.tile_n;
+    return tile_at(row, column, batch);
+  }
+
+ private:
+  __device__ __forceinline__ Tile tile_at(int row, int column, int batch) const {
     if constexpr (!is_grouped(C)) return {row, column, batch, batch, p.m};
     return {rows.first + row, column, C.facts.grouping == Grouping::contiguous ? 0 : batch, batch,
             rows.first + rows.count};
   }
-
- private:
   static __device__ __forceinline__ int tiles_of(const gemm::GroupRows& of) {
     return of.count / C.tile_m + (of.count % C.tile_m != 0 ? 1 : 0);
   }

@@ -29,24 +29,23 @@
 //
 // Groups of rows (facts.grouping) have weights each, and rows of A by a list (facts.gather), as spec/gemm.h has them;
 // rows are copied by warps then, two of wgmma's, or with mma.f16 the one that loads. Rows of 8 bits always are, and the
-// same warps widen them in the ring.
+// same warps widen them in the ring; and so are eight rows that stay in a long ring (mma.f16).
 //
-// That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight or twelve warps has a
+// That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight to twelve warps has a
 // block of 64 columns and a ring of its own for that block's weights, and multiplies by mma.sync, which takes the
 // weights as wgmma does. Warps beyond the tile's blocks share k. Where all activations of a part of k fit into the ring
 // they are loaded once, for all tiles. The warps that have parts of a block's sums share adding them up.
 //
-// Tensor maps: rank 3, zero fill: a (16 bits, without a list) dims {k, m, l}, box a_box, 128-byte swizzle; a d of 16
-// bits dims {n, m, l}, as spec/gemm.h has it with swap_ab.
+// Tensor maps: rank 3, zero fill: a (where no warp copies its rows) dims {k, m, l}, box a_box, 128-byte swizzle; a d of
+// 16 bits dims {n, m, l}, as spec/gemm.h has it with swap_ab.
 //
 // Entry parameters, in this order: const __grid_constant__ TensorMap a (where there is one), d (16 bits only); b;
 // d_pointer; int* groups (grouping); c (facts.c only); bias (facts.bias only); float* scale_a (8-bit A; may be null:
 // 1); float* scale_b (nvfp4 or 8-bit A; likewise); int m, n, k, l; long long ldd, d_stride_l; long long ldc, c_stride_l
 // (facts.c only); float alpha; float beta (c); a, int* indices, long long lda, int a_rows (gather), or a, long long
-// lda, a_stride_l (other 8-bit A); with factors of A float* sfa, long long sfa_stride_m, sfa_stride_k, sfa_stride_l
-// before m. Launch: clusters of split_k CTAs along x, as many as the device holds at once or one
-// for each tile; block num_threads(); dynamic shared memory smem_layout().total_bytes; programmatic stream
-// serialization.
+// lda, a_stride_l (others without a map); with factors of A float* sfa, long long sfa_stride_m, sfa_stride_k,
+// sfa_stride_l before m. Launch: clusters of split_k CTAs along x, as many as the device holds at once or one for each
+// tile; block num_threads(); dynamic shared memory smem_layout().total_bytes; programmatic stream serialization.
 #pragma once
 
 #include "spec/gemm.h"
@@ -137,14 +136,15 @@ TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWe
 // Weights from memory to registers, and mma.sync.
 TESSERA_HD constexpr bool is_direct(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
 TESSERA_HD constexpr bool is_gated(const Config& c) { return c.facts.gate != Gate::none; }
-// Whether warps copy rows of A, not TMA; and how many.
-TESSERA_HD constexpr bool copies_rows(const Config& c) { return is_gathered(c) || is_widened(c); }
+// Warps that copy rows of A, where TMA does not.
 TESSERA_HD constexpr int gather_warps(const Config& c) { return is_direct(c) ? 1 : 2; }
-// mma.f16: twelve warps, where 128 registers are enough for each, which is as many as thirteen can have; else eight.
+// mma.f16: twelve warps, where 128 registers are enough for each, which is as many as thirteen can have; else eight, or
+// nine where a tile has three blocks.
 TESSERA_HD constexpr int direct_warps(const Config& c) {
   const int most_rows = has_factors(c) ? 0 : is_grouped(c) ? 8 : 16;
   const bool has_few_scales = is_e2m1(c.facts.b_type) || pair_bytes(weights(c)) <= 8;
-  return c.tile_m <= most_rows && c.tile_n >= 128 && has_few_scales ? 12 : 8;
+  if (c.tile_m <= most_rows && c.tile_n >= 128 && has_few_scales) return 12;
+  return blocks_of_tile(c) == 3 ? 9 : 8;
 }
 // Many rows want their sums' registers: two blocks a warpgroup, so that there are no more than two.
 TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
@@ -156,21 +156,21 @@ TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
 // Warpgroups that share the k of a block within the CTA: slot s is of group s % k_groups(c).
 TESSERA_HD constexpr int k_groups(const Config& c) {
   if (!is_direct(c)) return weight_k_groups(c.tile_m, c.tile_n);
-  return direct_warps(c) * kWeightRows / (c.tile_n < kWeightRows ? kWeightRows : c.tile_n);
+  const int blocks = blocks_of_tile(c) < 1 ? 1 : blocks_of_tile(c);
+  return direct_warps(c) < blocks ? 1 : direct_warps(c) / blocks;
 }
 // Blocks of a warpgroup, and parts of a sum.
 TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
 TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }
 TESSERA_HD constexpr int num_threads(const Config& c) {
-  return consumer_warpgroups(c) * kWarpgroupThreads + (is_direct(c) ? 32 : kWarpgroupThreads);
+  return is_direct(c) ? 32 * (direct_warps(c) + 1) : (consumer_warpgroups(c) + 1) * kWarpgroupThreads;
 }
-// mma.f16: blocks of a warp's ring of weights.
-TESSERA_HD constexpr int direct_depth(const Config& c) {
-  return (c.tile_m > 8 ? 3 : 4) - (direct_warps(c) == 12 ? 1 : 0);
-}
-// The part of K whose warp adds up the 16 columns i of a block; how many of a block's a CTA has at most; and where
+// The part of K whose warp adds up the 16 columns i of a block, the last of as many parts as there are columns: it has
+// a step less than the first where k does not divide by the groups. How many of a block's a CTA has at most; and where
 // those of i stand among them.
-TESSERA_HD constexpr int direct_owner(const Config& c, int i) { return i * parts(c) / kDirectParts; }
+TESSERA_HD constexpr int direct_owner(const Config& c, int i) {
+  return ((i + 1) * parts(c) + kDirectParts - 1) / kDirectParts - 1;
+}
 TESSERA_HD constexpr int direct_owned(const Config& c) { return (kDirectParts + c.split_k - 1) / c.split_k; }
 TESSERA_HD constexpr int direct_place(const Config& c, int i) {
   int before = 0;
@@ -187,14 +187,44 @@ TESSERA_HD constexpr int direct_senders(const Config& c, int group) {
 // Warps that own some of a block's columns.
 TESSERA_HD constexpr int direct_owners(const Config& c) { return parts(c) < kDirectParts ? parts(c) : kDirectParts; }
 
-// Rows of A that one copy loads; copies of rows behind the last are left out.
-TESSERA_HD constexpr int a_box_rows(const Config& c) { return c.tile_m <= 32 ? 8 : c.tile_m <= 128 ? 32 : 64; }
+// Rows of A that one copy loads; copies of rows behind the last are left out, but for mma.f16.
+TESSERA_HD constexpr int a_box_rows(const Config& c) {
+  if (is_direct(c)) return c.tile_m;  // one thread loads a step while twelve warps multiply one: few copies
+  if (c.tile_m > 128 && c.tile_m % 64 != 0) return c.tile_m / 2;
+  return c.tile_m <= 32 ? 8 : c.tile_m <= 128 ? 32 : 64;
+}
 TESSERA_HD constexpr TmaBox a_box(const Config& c) { return {{kPanelBytes / 2, a_box_rows(c), 1}}; }
 
 TESSERA_HD constexpr int panel_bytes(const Config& c) { return c.tile_m * kPanelBytes; }
 TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return kPanels * panel_bytes(c); }
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) {
   return is_direct(c) ? 0 : blocks_of_tile(c) * weight_block_bytes(weights(c));
+}
+
+// mma.f16: bytes of the sums that other parts send; and blocks of a warp's ring of weights, as many as fit beside the
+// activations, two at least.
+TESSERA_HD constexpr int direct_parts_bytes(const Config& c) {
+  return parts(c) > 1 ? direct_owned(c) * (parts(c) - 1) * c.tile_m * c.tile_n * 4 / kDirectParts : 0;
+}
+inline constexpr int kLeastDepth = 2;
+TESSERA_HD constexpr int most_depth(const Config& c) {
+  return (c.tile_m > 8 ? 3 : 4) - (direct_warps(c) == 12 ? 1 : 0);
+}
+TESSERA_HD constexpr int direct_depth(const Config& c) {
+  const int warps = direct_warps(c), barriers = 2 * c.stages + warps + blocks_of_tile(c);
+  const int beside = c.stages * a_slot_bytes(c) + direct_parts_bytes(c) + 8 * barriers + 1024;  // rounded up once
+  int depth = most_depth(c);
+  while (depth > kLeastDepth && beside + depth * warps * (weight_block_bytes(weights(c)) + 8) > kMaxSmemBytes) --depth;
+  return depth;
+}
+
+// mma.f16: whether the ring is so long that the weights' are not their deepest: one for activations that stay.
+TESSERA_HD constexpr bool keeps_activations(const Config& c) {
+  return is_direct(c) && c.tile_m == 8 && !is_grouped(c) && direct_depth(c) < most_depth(c);
+}
+// Whether warps copy rows of A, not TMA, whose copies queue behind those of weights.
+TESSERA_HD constexpr bool copies_rows(const Config& c) {
+  return is_gathered(c) || is_widened(c) || keeps_activations(c);
 }
 
 // The Config of a product whose epilogue stores D: transposed, with so many blocks a warpgroup.
@@ -258,9 +288,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   const int staging =
       has_d_map(c) ? consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c)) : 0;
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
-  const int sums = is_direct(c) ? direct_owned(c) * (parts(c) - 1) * c.tile_m * c.tile_n * 4 / kDirectParts
-                                : k_groups(c) * c.tile_m * c.tile_n * 4;
-  layout.parts = {"parts", end_of(layout.d), parts(c) > 1 ? sums : 0};
+  const int sums = is_direct(c) ? direct_parts_bytes(c) : parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0;
+  layout.parts = {"parts", end_of(layout.d), sums};
   layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -275,7 +304,7 @@ struct RegisterBudget {
   int consumer = 0;
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
-  if (is_direct(c)) return direct_warps(c) == 8 ? RegisterBudget{168, 168, 168} : RegisterBudget{128, 128, 128};
+  if (is_direct(c)) return direct_warps(c) == 12 ? RegisterBudget{128, 128, 128} : RegisterBudget{168, 168, 168};
   switch (consumer_warpgroups(c)) {
     case 1:
       return {240, 240, 240};
@@ -318,7 +347,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
   const int most_rows = has_factors(c) ? kMostFewRows / 2 : kMostFewRows;
   if ((c.tile_m != 8 && c.tile_m != 16 && c.tile_m != kMostFewRows) || c.tile_m > most_rows)
     return {Rule::rows_not_supported, c.tile_m, most_rows};
-  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
+  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256)
+    return {Rule::tile_n_not_supported, c.tile_n, 256};
   if (c.stages < 2 || c.stages > kMaxDirectStages) return {Rule::stages_out_of_range, c.stages, kMaxDirectStages};
   if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
   if (c.split_k < 1 || c.split_k > kMaxDirectSplit) return {Rule::split_k_out_of_range, c.split_k, kMaxDirectSplit};
@@ -363,7 +393,7 @@ TESSERA_HD constexpr int roles(const Config& c) { return is_direct(c) ? 2 : copi
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   if (index == 0) return {"load", 0, 1, budget.producer};
-  if (is_direct(c)) return {"consumer", 1, 4 * consumer_warpgroups(c), budget.consumer};
+  if (is_direct(c)) return {"consumer", 1, direct_warps(c), budget.consumer};
   if (index == 1) return {"idle", 1, copies_rows(c) ? 1 : 3, budget.producer};
   if (copies_rows(c) && index == 2) return {"gather", kFirstGatherWarp, gather_warps(c), budget.producer};
   return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};

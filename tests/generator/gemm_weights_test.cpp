@@ -90,7 +90,14 @@ TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
   CHECK(pinned.stages == 18);
   // Of 16 rows a short ring where each cluster has one tile, and where all activations do not fit.
   CHECK(of({{"m", "16"}, {"n", "8192"}, {"k", "8192"}}).stages == 12);
-  CHECK(of({{"m", "16"}, {"n", "57344"}, {"k", "8192"}}).stages == 18);
+  CHECK(of({{"m", "16"}, {"n", "57344"}, {"k", "8192"}, {"tile_n", "128"}, {"split_k", "2"}}).stages == 18);
+  // Of eight rows all activations stay beside shorter rings of weights, and a warp copies them.
+  const gemm_weights::Config kept = of({{"m", "1"}, {"n", "8192"}, {"k", "8192"}});
+  CHECK(kept.stages == 36);
+  CHECK(gemm_weights::direct_depth(kept) == 2);
+  CHECK(gemm_weights::copies_rows(kept));
+  CHECK(gemm_weights::direct_depth(pinned) == 3);
+  CHECK(!gemm_weights::copies_rows(pinned));
   // Twelve warps where 128 registers are enough for each, else eight.
   const auto warps = [&](Fields fields) {
     for (const auto& [key, value] :
@@ -108,7 +115,7 @@ TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
 TEST_CASE("weights: of many rows the tile that was measured to be fastest") {
   for (const auto& [n, k] : {std::pair("8192", "8192"), std::pair("7168", "16384")}) {
     const gemm_weights::Config many = config({{"m", "4096"}, {"n", n}, {"k", k}});
-    CHECK(many.tile_m == 192);
+    CHECK(many.tile_m == 208);
     CHECK(many.tile_n == 128);
   }
 }
@@ -215,7 +222,8 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"b_group", "64"}}, "b_group and zero_points are for int4: mxfp4 has a scale for 32");
   ends({{"tile_m", "24"}}, "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
   ends({{"tile_m", "80"}}, "tile_m 80: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 32)");
-  ends({{"tile_n", "192"}}, "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
+  ends({{"mma_kind", "wgmma.f16"}, {"tile_n", "192"}},
+       "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
   ends({{"tile_m", "16"}, {"tile_n", "128"}, {"stages", "5"}},
        "5 stages, a multiple of 2 needed, from 4 on: that many groups take turns, each with two at least");
   ends({{"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "3"}}, "split_k 3, 1 to 2 allowed (CTAs of a cluster)");
@@ -234,8 +242,8 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
        "gemm: mma_kind = tcgen05.f16: 4-bit weights are multiplied by wgmma.f16 or mma.f16");
   ends({{"mma_kind", "mma.f16"}, {"tile_m", "64"}},
        "tile_m 64: 8, 16 or 32 allowed with mma.f16 (eight rows an instruction)");
-  ends({{"mma_kind", "mma.f16"}, {"tile_n", "192"}},
-       "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
+  ends({{"mma_kind", "mma.f16"}, {"tile_n", "320"}},
+       "tile_n 320: 64, 128, 192 or 256 allowed with mma.f16 (64 for each block of weights)");
   ends({{"mma_kind", "mma.f16"}, {"tile_m", "8"}, {"tile_n", "128"}, {"stages", "6"}},
        "6 stages, a multiple of 6 needed, from 12 on: that many groups take turns, each with two at least");
   CHECK(refusal("gemm", {{"b_dtype", "int4"}, {"b_group", "48"}}).ends_with("b_group 48: 32, 64 or 128 allowed"));

@@ -119,9 +119,9 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
   Kernels kernels;
   for (const char* const b : {"mxfp4", "nvfp4", "int4"}) {
     kernels.add("pack_weights", {{"format", b}});
-    for (const auto& [tile_m, tile_n] :
-         {std::pair("16", "64"), std::pair("16", "128"), std::pair("32", "256"), std::pair("64", "128"),
-          std::pair("64", "256"), std::pair("128", "256"), std::pair("192", "128"), std::pair("256", "128")})
+    for (const auto& [tile_m, tile_n] : {std::pair("16", "64"), std::pair("16", "128"), std::pair("32", "256"),
+                                         std::pair("64", "128"), std::pair("64", "256"), std::pair("128", "256"),
+                                         std::pair("192", "128"), std::pair("208", "128"), std::pair("256", "128")})
       for (const char* const d_dtype : {"bf16", "f32"})
         kernels.add(
             "gemm",
@@ -132,7 +132,8 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
           {{"b_dtype", b}, {"mma_kind", "wgmma.f16"}, {"tile_m", "32"}, {"tile_n", "128"}, {"split_k", split_k}});
     for (const auto& [tile_m, tile_n, split_k] :
          {std::tuple("8", "64", "1"), std::tuple("8", "128", "2"), std::tuple("16", "128", "4"),
-          std::tuple("16", "256", "3"), std::tuple("32", "256", "1")})
+          std::tuple("16", "256", "3"), std::tuple("32", "256", "1"), std::tuple("8", "192", "1"),
+          std::tuple("16", "192", "1"), std::tuple("32", "192", "1")})
       kernels.add(
           "gemm",
           {{"b_dtype", b}, {"mma_kind", "mma.f16"}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"split_k", split_k}});
