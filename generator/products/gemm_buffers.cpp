@@ -75,7 +75,7 @@ TensorMapRecipe matrix_map(const ProductMatrix& matrix, TensorMapType type, cons
   map.buffer = matrix.name;
   map.type = type;
   map.swizzle = operand.swizzle;
-  map.l2_promotion = TensorMapL2Promotion::l2_256b;
+  map.l2_promotion = operand.promotion;
   // Packed rows have as many elements as their type's rule asks for; where K is 0 nothing inside is read.
   const int least = is_packed(type) && type != TensorMapType::u4x16_align8b ? 128
                     : matrix.bits == 4 && !operand.is_bytes                 ? 2

@@ -32,7 +32,9 @@ Gemm product_of_group(const Gemm& p) {
 namespace {
 
 constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
+constexpr int kFewestRows = 8;        // the same of A as wgmma's B: half of the narrowest instruction's columns
 constexpr int kColumns[] = {256, 224, 192, 160, 128, 112, 96, 64};
+constexpr int kNarrow = 64;
 constexpr int kNarrowColumns[] = {48, 32, 16};  // where pinned stages leave room for none of these
 
 // As a Config has it: tile_m are the matrix instruction's rows.
@@ -78,12 +80,24 @@ class ConfigList {
 };
 
 /// gemm::most_stages, by the bytes of one stage.
-int stages_that_fit(Config c) {
+int stages_that_fit(Config c, int bytes = kMaxSmemBytes) {
   c.stages = 0;
   const int beside = gemm::smem_layout(c).total_bytes;
   c.stages = 1;
   const int of_stage = gemm::smem_layout(c).total_bytes - beside;
-  return std::clamp((kMaxSmemBytes - beside) / of_stage, 2, gemm::kMaxStages);
+  return std::clamp((bytes - beside) / of_stage, 2, gemm::kMaxStages);
+}
+
+// Of two CTAs of a multiprocessor: each has a kilobyte more than it asks for.
+constexpr int kHalfSmemBytes = (kMaxSmemBytes - 1024) / 2;
+constexpr int kSlotsOfFewRows = 5;
+
+/// Whether a CTA of the next launch, which gets ready while this one runs, is to find room beside one of this: few rows
+/// of D transposed, whose slots are small enough that half of them keep memory busy. On an H200 products of 1 and 8
+/// rows took up to 9 % less time so.
+bool has_room_for_next(const Config& c) {
+  return gemm::has_scale_blocks(c) && gemm::is_swapped(c) && c.tile_m == gemm::kBlockRows && c.tile_n < kNarrow &&
+         c.split_k * c.cluster_m * c.cluster_n <= 2 && stages_that_fit(c, kHalfSmemBytes) >= kSlotsOfFewRows;
 }
 
 void add(const Gemm& p, const Shape& shape, ConfigList& list) {
@@ -112,10 +126,12 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   // registers for twelve boxes (it spills).
   if (gemm::a_layout(c) == Layout::k_major && p.m >= 0 && !is_swapped)
     for (const int few : kFewRows) c.box_m = p.m <= few && c.tile_m / few < 12 ? few : c.box_m;
+  if (is_swapped && gemm::has_scale_blocks(c) && p.m >= 0 && p.m <= kFewestRows) c.box_m = kFewestRows;
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
       c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
   c.stages = p.stages ? *p.stages : is_sane ? stages_that_fit(c) : 4;
+  if (!p.stages && is_sane && has_room_for_next(c)) c.stages = std::min(c.stages, stages_that_fit(c, kHalfSmemBytes));
   list.add(c);
 }
 
@@ -175,7 +191,6 @@ constexpr Shape kFillingSwapped[] = {{128, 0, 1, 1, 1, kCooperative},
 constexpr Shape kSwappedFew[] = {{128, 0, 2, 1, 1, kCooperative}, {64, 0, 2, 1, 1, kCooperative}};
 constexpr int kFilledRounds = 6;  // of more rounds the last one's gap is less than a tenth
 constexpr std::size_t kMostWidths = 4;
-constexpr int kNarrow = 64;
 constexpr int kWidest = 256;
 
 /// What widths are a multiple of where CTAs share the rows of B, or D's columns.

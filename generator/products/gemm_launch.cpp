@@ -253,7 +253,7 @@ LaunchStep step_of(const GemmLaunch& p, const std::string& kernel, const std::ve
   step.block[0] = static_cast<std::uint32_t>(p.threads);
   step.cluster[0] = static_cast<std::uint32_t>(size);
   step.dynamic_smem_bytes = p.smem_bytes;
-  step.programmatic_stream_serialization = p.packed_bytes > 0;
+  step.programmatic_stream_serialization = p.packed_bytes > 0 || p.waits_for_prior;
   add_parameters(p, maps, step);
   return step;
 }

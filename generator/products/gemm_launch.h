@@ -26,6 +26,7 @@ struct GemmLaunch {
     TensorMapSwizzle swizzle = TensorMapSwizzle::b128;
     bool is_padded = false;  ///< values of 4 or 6 bits, with a byte each in shared memory
     bool is_bytes = false;   ///< values of 4 bits whose map is one of bytes: every target has those
+    TensorMapL2Promotion promotion = TensorMapL2Promotion::l2_256b;
   };
   Operand a{}, b{}, d{};
   bool has_d_map = true;  ///< whether d leaves by TMA
@@ -38,6 +39,7 @@ struct GemmLaunch {
   int packed_bytes = 0;            ///< of a block of b, packed weights (spec/packed_weights.h); 0: b is a matrix
   int packed_group = 0;            ///< k that share a scale
   bool has_scale_b = false;        ///< an fp32 factor for packed weights
+  bool waits_for_prior = false;    ///< the kernel itself, for the end of the one before it in the stream
   /// What to do about a pitch that no map takes, behind "ldX must be a multiple of N (16 bytes, tensor map): "; {} is
   /// the operand.
   const char* pitch_remedy = "";

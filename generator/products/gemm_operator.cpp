@@ -317,7 +317,8 @@ namespace {
 /// One of the product's operands, as the kernel's a or b.
 GemmLaunch::Operand operand_of(const Config& c, bool is_b) {
   const gemm::TmaBox box = is_b != gemm::is_swapped(c) ? gemm::b_box(c) : gemm::a_box(c);
-  return {.box = {std::begin(box.extents), std::end(box.extents)}};
+  return {.box = {std::begin(box.extents), std::end(box.extents)},
+          .promotion = gemm::has_scale_blocks(c) ? TensorMapL2Promotion::l2_128b : TensorMapL2Promotion::l2_256b};
 }
 
 GemmLaunch launch_facts(const Config& c) {
@@ -337,6 +338,7 @@ GemmLaunch launch_facts(const Config& c) {
           .has_tensor_scales = gemm::element_bytes(c) == 1,
           .is_gathered = gemm::is_gathered(c),
           .has_a_map = !gemm::is_gathered(c),
+          .waits_for_prior = gemm::has_scale_blocks(c),
           .pitch_remedy = "pad the rows of {}, which need not be dense"};
 }
 

@@ -20,6 +20,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/elect.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/setmaxnreg.cuh"
 #include "spec/gemm.h"
@@ -56,6 +57,7 @@ template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
 
+  if constexpr (has_scale_blocks(C)) ptx::griddepcontrol_launch_dependents();
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
   // Another warp fetches the maps meanwhile: the first load needs them.
@@ -67,6 +69,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.d);
   }
   synchronize<C>();
+  if constexpr (has_scale_blocks(C)) ptx::griddepcontrol_wait();
 
   constexpr RegisterBudget kBudget = register_budget(C);
   if (threadIdx.x < kWarpgroupThreads) {

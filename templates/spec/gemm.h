@@ -420,11 +420,11 @@ TESSERA_HD constexpr int box_rows(const Config& c, Layout layout, int rows, int 
   return rows;
 }
 TESSERA_HD constexpr int a_box_rows(const Config& c) {
-  return box_rows(c, a_layout(c), c.tile_m / c.cluster_n, c.box_m);
+  return box_rows(c, a_layout(c), c.tile_m / c.cluster_n, is_swapped(c) ? kMostBoxRows : c.box_m);
 }
 TESSERA_HD constexpr int b_box_rows(const Config& c) {
   const int parts = is_dual(c) && c.cluster_m == 1 ? 2 : c.cluster_m;
-  return box_rows(c, b_layout(c), b_slot_rows(c) / parts, kMostBoxRows);
+  return box_rows(c, b_layout(c), b_slot_rows(c) / parts, is_swapped(c) ? c.box_m : kMostBoxRows);
 }
 
 // K-major: whole rows of a step. MN-major: a panel.

@@ -281,6 +281,9 @@ TEST_CASE("products with factors of blocks: what is refused, and what a launch a
   CHECK(refusal(with({{"arch", "sm_120a"}})) == other + "sm_120a: take mxfp8 where the instruction has scales");
   CHECK(refusal(with({{"mma_kind", "mma.f16"}})) == other + "mma.sync: take mxfp8 where the instruction has scales");
   const LaunchPlan launch = plan(scaled).launch;
+  CHECK(launch.steps.front().programmatic_stream_serialization);
+  CHECK(launch.tensor_maps.front().l2_promotion == TensorMapL2Promotion::l2_128b);
+  CHECK(config(with({{"m", "8"}, {"swap_ab", "on"}})).box_m == 8);
   std::vector<std::string> sizes;
   for (const SizeSpec& size : launch.sizes)
     if (size.name.starts_with("sf")) sizes.push_back(size.name + " = " + size.default_value->text());
