@@ -296,9 +296,11 @@ void describe_smem(const Config& config, Plan& plan) {
   plan.smem.push_back({layout.d.name,
                        layout.d.offset,
                        layout.d.bytes,
-                       gemm::consumer_warpgroups(config) * gemm::kStagingSlots,
+                       gemm::consumer_warpgroups(config) * gemm::staging_slots(config),
                        {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
-                        {"panel of D, being stored", "consumer", "the store before last has read it"}}});
+                        {"panel of D, being stored", "consumer",
+                         gemm::stages_whole_tile(config) ? "the last tile's stores have read theirs"
+                                                         : "the store before last has read it"}}});
   if (gemm::has_scale_blocks(config))
     plan.smem.push_back({layout.scales.name,
                          layout.scales.offset,

@@ -62,12 +62,14 @@ struct Consumer {
     }
   }
 
-  __device__ __forceinline__ unsigned a_of(int slot, int block) const {
-    return smem + kLayout.a.offset + slot * a_slot_bytes(C) + (first_block + block) * kBlockRows * kStepBytes;
+  __device__ __forceinline__ unsigned long long a_of(int slot, int block) const {
+    return descriptor_of_a<C>(smem + kLayout.a.offset + slot * a_slot_bytes(C) +
+                              (first_block + block) * kBlockRows * kStepBytes);
   }
   // `part`: whose columns an instruction takes, where one does not take all.
-  __device__ __forceinline__ unsigned b_of(int slot, int part = 0) const {
-    return smem + kLayout.b.offset + slot * b_slot_bytes(C) + part * instruction_columns(C) * kStepBytes;
+  __device__ __forceinline__ unsigned long long b_of(int slot, int part = 0) const {
+    return descriptor_of_b<C>(smem + kLayout.b.offset + slot * b_slot_bytes(C) +
+                              part * instruction_columns(C) * kStepBytes);
   }
 
   __device__ __forceinline__ void multiply(Accumulators<C>& accumulators) {
@@ -122,6 +124,8 @@ struct Consumer {
     using Scales = BlockScales<C, kOffset>;
     OfInstruction<C> of_step;
     clear<C>(accumulators);
+    StepOperands<C> operands(a_of(0, 0), b_of(0));
+    operands.move_to(ring.slot);
     ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
     Scales next(tile, smem, ring.slot, first_block, schedule.k_begin);
 #pragma unroll 1
@@ -134,8 +138,9 @@ struct Consumer {
         const bool is_last = i == kBlocks * kParts - 1;
         const Scales scales = next;
         ptx::wgmma_fence();
-        issue_block<C>(of_step, a_of(ring.slot, block), b_of(ring.slot, part), 0);
+        issue_block<C>(of_step, operands.a(block), operands.b(part), 0);
         ptx::wgmma_commit_group();
+        if (is_last) operands.move_to(following.slot);
         if (part + 1 < kParts) {
           // Those of the block's other columns too.
         } else if (!is_last) {
@@ -186,14 +191,18 @@ struct Consumer {
         continue;
       }
       wait_turn();
+      TileIndex tile;
       if constexpr (has_scale_blocks(C)) {
-        multiply_scaled(accumulators, schedule.at(item));
+        const TileIndex uniform = schedule.at(item);
+        tile = uniform;
+        tile.hold();  // its divisions run beside the wait for the first slot
+        multiply_scaled(accumulators, uniform);
       } else if constexpr (C.facts.accumulation == Accumulation::promoted) {
         multiply_promoted(accumulators);
       } else {
         multiply(accumulators);
       }
-      const TileIndex tile = schedule.at(item);
+      if constexpr (!has_scale_blocks(C)) tile = schedule.at(item);
       epilogue.row_end = tile.row_end;
       if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
       if constexpr (is_gated(C)) {

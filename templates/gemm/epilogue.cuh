@@ -3,7 +3,8 @@
 // A block of 64 rows leaves in panels of one swizzle span. The warpgroup stages a panel in shared memory, then one
 // thread starts its TMA store; two staging slots in turn, so that a panel is staged while the one before leaves, and
 // the last stores run beside the next tile's products. Columns that are no whole panel (rest_columns) are staged as
-// one, and the threads store them.
+// one, and the threads store them. Where there are slots for all panels of a tile, they are staged first, and then
+// stored.
 //
 // TMA writes whole units of 16 bytes: it would zero what follows a row that ends inside one, and it takes no pitch that
 // is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels; and a group's last
@@ -83,7 +84,7 @@ struct Epilogue {
         warpgroup(warpgroup_index),
         alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
-        staging(smem + kStagingOffset + warpgroup_index * kStagingSlots * kSlotBytes) {}
+        staging(smem + kStagingOffset + warpgroup_index * staging_slots(C) * kSlotBytes) {}
 
   // Of D, or of its transpose. Asked for each time: groups of rows there have p.n of their own.
   __device__ __forceinline__ int columns() const { return columns_of_d(C, p.n); }
@@ -226,13 +227,20 @@ struct Epilogue {
     }
   }
 
-  template <int kCount, int kRegisters>
-  __device__ __forceinline__ void stage_and_store(const float (&panel)[kRegisters], int row, int column, int batch) {
-    const unsigned to = staging + slot * kSlotBytes;
-    slot ^= 1;
-    // The slot's store before last must have read it.
-    if (thread == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
+  // All stores but the newest ones have read their slots.
+  template <int kNewest>
+  __device__ __forceinline__ void wait_for_slots() const {
+    if (thread == 0) ptx::cp_async_bulk_wait_group_read<kNewest>();
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+  }
+  // What was staged is there for the stores.
+  __device__ __forceinline__ void end_staging() const {
+    ptx::fence_proxy_async_shared();
+    ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+  }
+
+  template <int kRegisters>
+  __device__ __forceinline__ void stage(const float (&panel)[kRegisters], unsigned to) const {
     if constexpr (is_swapped(C)) {
       stage_transposed(panel, to);
     } else if constexpr (kElementBytes == 2) {
@@ -240,8 +248,11 @@ struct Epilogue {
     } else {
       stage_pairs(panel, to);
     }
-    ptx::fence_proxy_async_shared();
-    ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+  }
+
+  // A staged panel to D.
+  template <int kCount>
+  __device__ __forceinline__ void send(unsigned to, int row, int column, int batch) const {
     // What lies past a group's end belongs to another one: the map would not leave it out.
     const bool is_of_one_group =
         !is_grouped(C) || (is_swapped(C) ? column + kCount <= columns() : row + kBlockRows <= row_end);
@@ -264,7 +275,9 @@ struct Epilogue {
   // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's, gated ones.
   template <class Sums>
   __device__ __forceinline__ void store(Sums sums, int row, int column, int batch) {
-    if constexpr (kRest > 0) {
+    if constexpr (stages_whole_tile(C)) {
+      store_whole(sums, row, column, batch);
+    } else if constexpr (kRest > 0) {
 #pragma unroll
       for (int i = 0; i < blocks(C); ++i) {
 #pragma unroll
@@ -279,14 +292,44 @@ struct Epilogue {
     }
   }
 
+  // A panel's sums, finished.
+  template <int kCount, class Sums, int kRegisters>
+  __device__ __forceinline__ void finish_sums(Sums& sums, float (&out)[kRegisters], int block, int panel, int row,
+                                              int column, int batch) const {
+    sums(out, block, panel);
+    if constexpr (!is_gated(C)) finish_panel<kCount>(out, row, column, batch);
+    if constexpr (has_d_factors(C)) divide_by_factors(out, row, column, batch);
+  }
+
   template <int kCount, class Sums>
   __device__ __forceinline__ void store_panel(Sums& sums, int block, int panel, int row, int column, int batch) {
     float out[(kCount + 15) / 16 * 8];
     const int first_row = row + block * kBlockRows, first_column = column + panel * kPanelColumns;
-    sums(out, block, panel);
-    if constexpr (!is_gated(C)) finish_panel<kCount>(out, first_row, first_column, batch);
-    if constexpr (has_d_factors(C)) divide_by_factors(out, first_row, first_column, batch);
-    stage_and_store<kCount>(out, first_row, first_column, batch);
+    const unsigned to = staging + slot * kSlotBytes;
+    slot ^= 1;
+    finish_sums<kCount>(sums, out, block, panel, first_row, first_column, batch);
+    wait_for_slots<kStagingSlots - 1>();
+    stage(out, to);
+    end_staging();
+    send<kCount>(to, first_row, first_column, batch);
+  }
+
+  template <class Sums>
+  __device__ __forceinline__ void store_whole(Sums& sums, int row, int column, int batch) {
+    constexpr int kPanels = kColumns / kPanelColumns, kCopies = shares_code(C) ? 1 : blocks(C) * kPanels;
+    wait_for_slots<0>();
+#pragma unroll kCopies
+    for (int i = 0; i < blocks(C) * kPanels; ++i) {
+      float out[kPanelColumns / 2];
+      finish_sums<kPanelColumns>(sums, out, i / kPanels, i % kPanels, row + i / kPanels * kBlockRows,
+                                 column + i % kPanels * kPanelColumns, batch);
+      stage(out, staging + i * kSlotBytes);
+    }
+    end_staging();
+#pragma unroll 1
+    for (int i = 0; i < staging_slots(C); ++i)
+      send<kPanelColumns>(staging + i * kSlotBytes, row + i / kPanels * kBlockRows,
+                          column + i % kPanels * kPanelColumns, batch);
   }
 
   // Shared memory must not be given away before it was read.

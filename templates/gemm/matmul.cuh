@@ -25,16 +25,25 @@ using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b
 template <Config C>
 using Mma = MmaOf<wgmma_shape(C)>;
 
-// Adds the product of the slot's 64 rows that begin at `a`, and its B, to `block`; replaces it if `accumulate` is 0.
+// Descriptors of 64 rows of a slot's A, which begin at `a`, and of an instruction's columns of its B. 64 rows of A are
+// one panel in either layout, and K-major panels have no second one along K.
 template <Config C>
-__device__ __forceinline__ void issue_block(OfInstruction<C>& block, unsigned a, unsigned b, int accumulate) {
+__device__ __forceinline__ unsigned long long descriptor_of_a(unsigned a) {
+  return a_layout(C) == Layout::mn_major ? mn_major_descriptor(a, tile_k(C), Swizzle::b128)
+                                         : k_major_descriptor(a, kBlockRows, Swizzle::b128);
+}
+template <Config C>
+__device__ __forceinline__ unsigned long long descriptor_of_b(unsigned b) {
+  return b_layout(C) == Layout::mn_major ? mn_major_descriptor(b, tile_k(C), Swizzle::b128)
+                                         : k_major_descriptor(b, instruction_columns(C), Swizzle::b128);
+}
+
+// Adds the product of 64 rows of A and a B to `block`; replaces it if `accumulate` is 0.
+template <Config C>
+__device__ __forceinline__ void issue_block(OfInstruction<C>& block, unsigned long long of_a, unsigned long long of_b,
+                                            int accumulate) {
   constexpr bool kAIsMnMajor = a_layout(C) == Layout::mn_major;
   constexpr bool kBIsMnMajor = b_layout(C) == Layout::mn_major;
-  // 64 rows of A are one panel in either layout, and K-major panels have no second one along K.
-  const unsigned long long of_a =
-      kAIsMnMajor ? mn_major_descriptor(a, tile_k(C), Swizzle::b128) : k_major_descriptor(a, kBlockRows, Swizzle::b128);
-  const unsigned long long of_b = kBIsMnMajor ? mn_major_descriptor(b, tile_k(C), Swizzle::b128)
-                                              : k_major_descriptor(b, instruction_columns(C), Swizzle::b128);
   unsigned long long a_steps[kStepsOfStage], b_steps[kStepsOfStage];
 #pragma unroll
   for (int i = 0; i < kStepsOfStage; ++i) {
@@ -43,6 +52,30 @@ __device__ __forceinline__ void issue_block(OfInstruction<C>& block, unsigned a,
   }
   Mma<C>::mma(block, a_steps, b_steps, accumulate);
 }
+
+// The operands of a step as descriptors of 8-bit, K-major ones: those of slots differ in their low words. They are
+// moved to the next slot while products are on their way: made between two steps' products, by ten instructions of
+// which each waits for the last, they took 4 % of a product of 4,096 rows on an H200.
+template <Config C>
+struct StepOperands {
+  const unsigned long long first_a, first_b;  // of slot 0
+  unsigned low_a, low_b;
+
+  __device__ __forceinline__ StepOperands(unsigned long long a, unsigned long long b) : first_a(a), first_b(b) {}
+
+  __device__ __forceinline__ void move_to(int slot) {
+    low_a = static_cast<unsigned>(first_a) + slot * (a_slot_bytes(C) >> 4);
+    low_b = static_cast<unsigned>(first_b) + slot * (b_slot_bytes(C) >> 4);
+    asm volatile("" : "+r"(low_a), "+r"(low_b));  // no later than here
+  }
+  // 64 rows of A, and an instruction's columns of B.
+  __device__ __forceinline__ unsigned long long a(int block) const {
+    return advance_descriptor(first_a >> 32 << 32 | low_a, block * kBlockRows * kStepBytes);
+  }
+  __device__ __forceinline__ unsigned long long b(int part) const {
+    return advance_descriptor(first_b >> 32 << 32 | low_b, part * instruction_columns(C) * kStepBytes);
+  }
+};
 
 template <Config C>
 __device__ __forceinline__ void hold(Accumulators<C>& accumulators) {

@@ -201,7 +201,7 @@ struct BlockScales {
   int offset;        // of the tile's first column in its square
 
   // `block`: of the tile.
-  __device__ __forceinline__ BlockScales(const TileIndex& tile, unsigned smem, int slot, int block, int step)
+  __device__ __forceinline__ BlockScales(const TileIndex& tile, unsigned smem, int slot, int block, unsigned step)
       : offset(tile.column % kScaleBlock) {
     const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
     const unsigned of_a = scales_of<C>(smem, slot), of_b = of_a + 4 * a_scale_floats(C);

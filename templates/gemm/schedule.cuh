@@ -44,6 +44,11 @@ struct TileIndex {
   int batch;    // of A and D
   int b_batch;  // of B
   int row_end;  // of D: rows from here on are of another group, or of none
+
+  // No instruction: the numbers are computed no later than here.
+  __device__ __forceinline__ void hold() {
+    asm volatile("" : "+r"(row), "+r"(column), "+r"(batch), "+r"(b_batch), "+r"(row_end));
+  }
 };
 
 // Who walks: all threads of a warp know that they are in the same group.

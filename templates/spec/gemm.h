@@ -143,7 +143,7 @@ TESSERA_HD constexpr int scale_slot_bytes(const Config& c) { return 4 * (a_scale
 struct SmemLayout {
   SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
   SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][ceil(tile_n / 64)][64 k][128 B]
-  SmemRegion d;         // [consumer warpgroup][2][64][d_span_bytes]; swap_ab: [panel_columns][d_span_bytes]
+  SmemRegion d;         // [consumer warpgroup][staging_slots][64][d_span_bytes]; swap_ab: [panel_columns][d_span_bytes]
   SmemRegion scales;    // [stages][factors of A, then of B], scale blocks only
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
@@ -224,6 +224,16 @@ TESSERA_HD constexpr int panels_across(const Config& c) {
   return stored_columns_of_d(c) / panel_columns(c) + (rest_columns(c) > 0 ? 1 : 0);
 }
 
+// Slots in which a warpgroup stages panels of D: two in turn. Products with factors of blocks have one for each panel
+// of a tile of 16-bit D, which then takes two barriers in place of two a panel.
+TESSERA_HD constexpr bool stages_whole_tile(const Config& c) {
+  return has_scale_blocks(c) && !is_swapped(c) && c.split_k == 1 && consumer_warpgroups(c) == 2 &&
+         dtype_bytes(c.facts.d_dtype) == 2 && panel_columns(c) == 64 && rest_columns(c) == 0;
+}
+TESSERA_HD constexpr int staging_slots(const Config& c) {
+  return stages_whole_tile(c) ? blocks(c) * stored_columns_of_d(c) / panel_columns(c) : kStagingSlots;
+}
+
 TESSERA_HD constexpr int staging_slot_bytes(const Config& c) {
   return kBlockRows * panel_columns(c) * dtype_bytes(c.facts.d_dtype);
 }
@@ -232,7 +242,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
-  layout.d = {"d", end_of(layout.b), consumer_warpgroups(c) * kStagingSlots * staging_slot_bytes(c)};
+  layout.d = {"d", end_of(layout.b), consumer_warpgroups(c) * staging_slots(c) * staging_slot_bytes(c)};
   layout.scales = {"scales", end_of(layout.d), c.stages * scale_slot_bytes(c)};
   layout.barriers = {"barriers", end_of(layout.scales), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);

@@ -143,6 +143,30 @@ TEST_CASE("shared memory: regions follow each other, slots and panels start on a
   }
 }
 
+TEST_CASE("products with factors of blocks stage all panels of a tile of 16-bit d, others two in turn") {
+  const Config scaled{.facts = {.a_type = OperandType::e4m3,
+                                .b_type = OperandType::e4m3,
+                                .accumulation = Accumulation::promoted,
+                                .a_scale_block = ScaleBlock::of_row,
+                                .b_scale_block = ScaleBlock::square}};
+  const auto slots = [&](int tile_m, int tile_n, const auto& change) {
+    Config c = scaled;
+    c.tile_m = tile_m, c.tile_n = tile_n;
+    change(c);
+    CHECK(smem_layout(c).d.bytes == consumer_warpgroups(c) * staging_slots(c) * staging_slot_bytes(c));
+    return staging_slots(c);
+  };
+  const auto same = [](Config&) {};
+  CHECK(slots(256, 128, same) == 4);
+  CHECK(slots(128, 192, same) == 3);
+  CHECK(slots(64, 128, same) == kStagingSlots);
+  CHECK(slots(256, 112, same) == kStagingSlots);  // panels of 16 columns
+  CHECK(slots(256, 128, [](Config& c) { c.facts.d_dtype = DType::f32; }) == kStagingSlots);
+  CHECK(slots(128, 128, [](Config& c) { c.split_k = 2; }) == kStagingSlots);
+  CHECK(slots(128, 128, [](Config& c) { c.swap_ab = SwapAb::on; }) == kStagingSlots);
+  CHECK(slots(256, 128, [](Config& c) { c.facts.a_scale_block = ScaleBlock::none; }) == kStagingSlots);
+}
+
 TEST_CASE("boxes fill their slots, panels of d its columns") {
   for (const Config& c : legal_configs()) {
     const TmaBox a = a_box(c), b = b_box(c), d = d_box(c);
