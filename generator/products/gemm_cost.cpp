@@ -31,6 +31,8 @@ constexpr double kPromotedFactor = 1.008;         // of steps that are added up 
 constexpr double kPromotedAloneFactor = 2.4;      // where no other warpgroup works on the tile
 constexpr double kScaledAloneFactor = 1.98;       // and what is added has factors of blocks, beside the next one
 constexpr double kScaledFactor = 1.08;            // of those whose sums are multiplied by factors of blocks
+constexpr double kScaledOneBlockFactor = 1.17;    // the same where two warpgroups have a block of 64 rows each
+constexpr double kScaledPartCycles = 700;         // of a launch with factors of blocks, for each part of k beyond two
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
 // The same with a gate, where few rows are not D's columns: the products of a step, their factors and the sums of a
 // warpgroup come one after the other.
@@ -237,7 +239,8 @@ double tensor_cycles(const Rates& rates, const Config& c) {
   const double alone = gemm::has_scale_blocks(c) ? kScaledAloneFactor : kPromotedAloneFactor;
   const double promoted = tensor * (is_alone ? alone : kPromotedFactor);
   if (!gemm::has_scale_blocks(c)) return promoted;
-  const double scaled = promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : kScaledFactor);
+  const double fast = !is_alone && gemm::blocks(c) == 1 ? kScaledOneBlockFactor : kScaledFactor;
+  const double scaled = promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : fast);
   if (c.facts.gate == Gate::none || gemm::is_ping_pong(c)) return scaled;
   if (c.tile_m > gemm::kBlockRows) return std::max(kScaledStepCycles, scaled);
   return (kScaledChainCycles + kScaledChainShare * tensor) * (is_slowly_scaled(c) ? kSlowScaledChainFactor : 1);
@@ -386,7 +389,8 @@ GemmCost cost_of(const Config& c, const Gemm& problem) {
 
   GemmCost cost;
   cost.cycles = kLaunchCycles + working + std::min(r.clusters * r.size, kSms) * kCtaCycles +
-                std::log2(r.size) * kClusterCycles + stored + summed;
+                std::log2(r.size) * kClusterCycles + stored + summed +
+                (gemm::has_scale_blocks(c) ? kScaledPartCycles * std::max(0, c.split_k - 2) : 0);
   cost.rounds = static_cast<long long>(std::min(r.rounds, 9e18));
   cost.is_memory_bound = memory.full + memory.last > computed.full + computed.last;
   cost.tensor_share = r.m * r.n * r.l * r.k * element / (kTensorBytesPerCycle * kSms) / cost.cycles;
