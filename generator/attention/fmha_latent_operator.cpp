@@ -33,6 +33,13 @@ int heads_of(const Fmha& p) {
   return p.heads_q > 0 && p.heads_q <= kMost ? static_cast<int>(p.heads_q) : kUsualHeads;
 }
 
+/// The fewest rows that hold all of a sequence's, where its queries are known.
+int rows_of_tile(const Fmha& p, int heads) {
+  for (const int rows : {16, 32})
+    if (p.seqlen_q > 0 && p.seqlen_q * heads <= rows && rows % heads == 0) return rows;
+  return fmha_latent::kRows;
+}
+
 FmhaLaunch::Box box_of(const fmha_latent::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
 FmhaLaunch launch_facts(const Config& c) {
@@ -45,6 +52,7 @@ FmhaLaunch launch_facts(const Config& c) {
       .is_dealt = fmha_latent::is_dealt(c),
       .walks_sequences = true,
       .copies_keys = fmha_latent::gathers(c),
+      .swizzles_keys = fmha_latent::widens(c),
       .tile_rows = c.tile_m,
       .tile_n = fmha_latent::kPairKeys,
       .merge_rows = kMergeRows * fmha_latent::kRowsOfMergeWarp,
@@ -77,24 +85,19 @@ void describe_smem(const Config& config, Plan& plan) {
        layout.q.offset,
        layout.q.bytes,
        1,
-       {{"Q on its way",
-         is_gathered  ? "gather"
-         : is_widened ? "widen"
-                      : "load_q",
-         "barrier q_full"},
+       {{"Q on its way", is_gathered ? "gather" : "load_q", "barrier q_full"},
         {"Q of a tile", "consumer", "barrier q_empty"}}});
-  tessera::SmemRegion k{layout.k.name, layout.k.offset, layout.k.bytes, 2, {}};
+  tessera::SmemRegion k{layout.k.name, layout.k.offset, layout.k.bytes, config.stages, {}};
   if (is_gathered) {
     k.phases = {{"listed keys on their way", "gather", "barrier k_full"}};
-  } else if (is_widened) {
-    k.phases = {{"K in 8 bits on its way, to half of each panel", "load_k", "barrier raw_full"},
-                {"K becoming 16 bits", "widen", "barrier k_full"}};
   } else {
     k.phases = {{"K on its way", "load_k", "barrier k_full"}};
   }
-  k.phases.push_back({"K of a block, P in its last panel after S", "consumer", "barrier k_empty"});
+  k.phases.push_back({is_widened ? "K of a block, in 8 bits" : "K of a block, P in its last panel after S", "consumer",
+                      "barrier k_empty"});
   add(k);
-  for (const fmha_latent::SmemRegion& region : {layout.references, layout.sums, layout.present, layout.barriers})
+  for (const fmha_latent::SmemRegion& region : {layout.p, layout.references, layout.factors, layout.marks,
+                                                layout.maxima, layout.sums, layout.present, layout.barriers})
     if (region.bytes > 0) add({region.name, region.offset, region.bytes});
   plan.smem_bytes = layout.total_bytes;
 }
@@ -127,11 +130,11 @@ void FmhaLatentOperator::require_facts(const Fmha& problem) {
 std::vector<Config> FmhaLatentOperator::candidates(const Fmha& problem) {
   Config c;
   c.facts = attention_facts(problem);
-  c.tile_m = problem.tile_m.value_or(fmha_latent::kRows);
   c.tile_n = problem.tile_n.value_or(fmha_latent::kBlockKeys);
-  c.stages = problem.stages.value_or(2);
   c.swizzle = problem.swizzle.value_or(Swizzle::b128);
   c.pack_gqa = problem.pack_gqa.value_or(heads_of(problem));
+  c.tile_m = problem.tile_m.value_or(fmha_latent::widens(c) ? rows_of_tile(problem, c.pack_gqa) : fmha_latent::kRows);
+  c.stages = problem.stages.value_or(fmha_latent::slots(c));
   c.split_kv = problem.split_kv.value_or(split_of(problem));
   return {c};
 }
@@ -178,10 +181,13 @@ std::string FmhaLatentOperator::explain(const Config& config, const Verdict& ver
       return only("head_dim_v", "values are the first 512 columns of a key");
     case Rule::tile_m_not_64:
       return only("tile_m", "O of more rows finds no registers");
+    case Rule::tile_m_not_of_rows:
+      return fmt::format("tile_m {}, 16, 32 or {} needed (rows of a sequence)", found, bound);
     case Rule::tile_n_not_64:
       return only("tile_n", "P takes the place of a panel of its block");
-    case Rule::stages_not_2:
-      return only("stages", "one for each block of a pair");
+    case Rule::stages_not_of_pair:
+      return only("stages",
+                  fmha_latent::widens(config) ? "as many as there is room for" : "one for each block of a pair");
     case Rule::swizzle_not_128b:
       return fmt::format("a swizzle span of {} bytes, {} needed: take 128B", found, bound);
     case Rule::pack_gqa_not_of_tiles:
@@ -257,7 +263,7 @@ void FmhaLatentOperator::describe(const Config& config, Plan& plan) {
   OperandPlan k = operand("k", "B of S = Q K^T, K-major; its first columns B of O = P V, MN-major");
   if (fmha_latent::widens(config)) {
     k.dtype = k.tensor_map_type = to_word(config.facts.kv_dtype);
-    k.swizzle = to_word(Swizzle::none);
+    k.swizzle = to_word(Swizzle::b64);
   }
   plan.mma_kind = to_word(config.mma_kind);
   if (fmha_latent::gathers(config)) k.tensor_map_type = k.swizzle = {};

@@ -17,7 +17,6 @@
 #include "fmha_latent/epilogue.cuh"
 #include "fmha_latent/matmul.cuh"
 #include "fmha_latent/params.cuh"
-#include "fmha_latent/widen.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
@@ -38,7 +37,7 @@ struct Consumer {
 
   const Params& p;
   const unsigned smem;
-  fmha::Scale scale{p.softmax_scale};  // of 8-bit keys each part has its own
+  const fmha::Scale scale{p.softmax_scale};
   Walk<C> walk{p};
   fmha::RowStatistics rows{};
   unsigned parity = 0;  // of slots
@@ -79,7 +78,7 @@ struct Consumer {
 
   // What lies in a block behind the last key is nobody's, and 0 times a NaN is one. Threads that gather write zeros.
   __device__ __forceinline__ void clear_behind(int first_key) const {
-    if constexpr (C.facts.seqused == UsedLengths::none || widens(C) || gathers(C)) return;
+    if constexpr (C.facts.seqused == UsedLengths::none || gathers(C)) return;
     const int valid = keys - first_key;
     if (valid <= 0 || valid >= kBlockKeys) return;
 #pragma unroll 1
@@ -250,7 +249,6 @@ struct Consumer {
       rows.sum[r] = kIndex == 0 ? rows.sum[r] + theirs : theirs + rows.sum[r];
       const float whole = rows.sum[r] + sink_of(r);
       factor[r] = part.slot >= 0 ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
-      if constexpr (widens(C)) factor[r] *= descale_of<C>(p, part.sequence);
     }
   }
 
@@ -261,7 +259,6 @@ struct Consumer {
 #pragma unroll 1
     for (; walk.next(part); q_parity ^= 1) {
       keys = keys_of<C>(p, part.sequence);
-      if constexpr (widens(C)) scale = fmha::Scale{p.softmax_scale * descale_of<C>(p, part.sequence)};
       rows = {};
       int accumulate = 0;
       ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_full>(smem), q_parity);

@@ -51,12 +51,12 @@ __device__ __forceinline__ int rows_of_sequence(const Params& p) {
 }
 template <Config C>
 __device__ __forceinline__ int tiles_of_sequence(const Params& p) {
-  return (rows_of_sequence<C>(p) + kRows - 1) / kRows;
+  return (rows_of_sequence<C>(p) + C.tile_m - 1) / C.tile_m;
 }
 // Of a part in the workspace: no more than there are.
 template <Config C>
 __device__ __forceinline__ int rows_of_slot(const Params& p) {
-  return min(kRows, rows_of_sequence<C>(p));
+  return min(C.tile_m, rows_of_sequence<C>(p));
 }
 
 // Valid keys of a sequence.

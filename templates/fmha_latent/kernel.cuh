@@ -1,5 +1,6 @@
 // Attention over keys that are values too, warp-specialised for Hopper: one warpgroup produces, two consume. Roles in
-// their order: producer.cuh (widen.cuh), consumer.cuh (matmul.cuh), epilogue.cuh; deal.cuh says who takes which keys.
+// their order: producer.cuh, consumer.cuh (matmul.cuh) or transposed.cuh, epilogue.cuh; deal.cuh says who takes which
+// keys.
 #pragma once
 
 #include "common/illegal_config.cuh"
@@ -9,7 +10,7 @@
 #include "fmha_latent/merge.cuh"
 #include "fmha_latent/params.cuh"
 #include "fmha_latent/producer.cuh"
-#include "fmha_latent/widen.cuh"
+#include "fmha_latent/transposed.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
@@ -39,19 +40,26 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   ptx::mbarrier_init(barrier_at<kBarriers.q_full>(smem), 1);
   ptx::mbarrier_init(barrier_at<kBarriers.q_empty>(smem), 4 * kConsumers);
 #pragma unroll 1
-  for (int i = 0; i < 2 * full_barriers(C); ++i)
+  for (int i = 0; i < slots(C) * full_barriers(C); ++i)
     ptx::mbarrier_init(barrier_at<kBarriers.k_full>(smem, i), arrivals_of_group<C>(i % full_barriers(C)));
 #pragma unroll 1
-  for (int i = 0; i < 2 * kConsumers; ++i)
+  for (int i = 0; i < slots(C) * kConsumers; ++i)
     ptx::mbarrier_init(barrier_at<kBarriers.k_empty>(smem, i), shares_keys(C) ? 8 : 4);
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) ptx::mbarrier_init(barrier_at<kBarriers.p_full>(smem, i), 4);
-  if constexpr (widens(C)) {
-#pragma unroll 1
-    for (int i = 0; i < 2 * kPanels; ++i) ptx::mbarrier_init(barrier_at<kBarriers.raw_full>(smem, i), 1);
-  }
   ptx::fence_mbarrier_init();
 }
+
+template <Config C, int kIndex, bool kIsTransposed = widens(C)>
+struct ConsumerChoice {
+  using Type = Consumer<C, kIndex>;
+};
+template <Config C, int kIndex>
+struct ConsumerChoice<C, kIndex, true> {
+  using Type = TransposedConsumer<C, kIndex>;
+};
+template <Config C, int kIndex>
+using ConsumerOf = typename ConsumerChoice<C, kIndex>::Type;
 
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
@@ -84,17 +92,15 @@ __device__ __forceinline__ void kernel(const Params& params) {
       gather_cache<C>(params, smem);
     } else if constexpr (gathers(C)) {
       gather<C>(params, smem);
-    } else if constexpr (widens(C)) {
-      load_or_widen<C>(params, smem);
     } else {
       produce<C>(params, smem);
     }
   } else {
     ptx::setmaxnreg_inc<kBudget.consumer>();
     if (warpgroup == 1) {
-      Consumer<C, 0>{params, smem}.run();
+      ConsumerOf<C, 0>{params, smem}.run();
     } else {
-      Consumer<C, 1>{params, smem}.run();
+      ConsumerOf<C, 1>{params, smem}.run();
     }
   }
   // Nobody writes to a CTA that is no more.

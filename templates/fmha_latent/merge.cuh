@@ -46,7 +46,7 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
 #pragma unroll 1
   for (int i = 0; i < kRowsOfMergeWarp; ++i) {
     const int row = of_cta + i * kMergeRows + threadIdx.x / 32;
-    const int own = tile * kRows + row;
+    const int own = tile * C.tile_m + row;
     if (row >= rows_of_slot<C>(p) || own >= rows_of_sequence<C>(p)) return;
     attention::merge_row<C>(
         p.partial_o, p.partial_sums, parts,

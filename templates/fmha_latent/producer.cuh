@@ -63,8 +63,8 @@ struct BlockLoad {
     for (int panel = first; panel < first + count; ++panel) {
       if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full[panel], kBlockKeys * kLoadedSpan);
       __syncwarp(kLoaders);
-      ptx::tma_load_5d(slot + panel * kPanelBytes + lane() * kBoxKeys * kLoadedSpan, p.k, full[panel], 0, row, panel, 0,
-                       outermost);
+      ptx::tma_load_5d(slot + panel * loaded_panel_bytes(C) + lane() * kBoxKeys * kLoadedSpan, p.k, full[panel], 0, row,
+                       panel, 0, outermost);
     }
   }
 
@@ -88,7 +88,7 @@ __device__ __forceinline__ void load_rows(const Params& p, unsigned smem, int se
   ptx::mbarrier_arrive_expect_tx(barrier_at<kBarriers.q_full>(smem), q_bytes(C));
 #pragma unroll 1
   for (int panel = 0; panel < panels(C); ++panel) {
-    ptx::tma_load_5d(smem + kLayout.q.offset + panel * kPanelBytes, p.q, barrier_at<kBarriers.q_full>(smem),
+    ptx::tma_load_5d(smem + kLayout.q.offset + panel * q_panel_bytes(C), p.q, barrier_at<kBarriers.q_full>(smem),
                      panel * kSpanElements, at.head, at.query, 0, at.batch);
   }
 }
@@ -100,16 +100,16 @@ __device__ __forceinline__ void wait_of_warp(unsigned barrier, unsigned parity) 
 }
 
 // Which panels a warp loads. The first half's warp also prefetches.
-enum class Halves { first, second, both };
+enum class Halves { first, second };
 
 template <Config C, Halves kHalves>
 __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C>& walk) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   const int tile = walk.tile(), tiles = tiles_of_sequence<C>(p);
-  constexpr BarrierRow kFull = widens(C) ? kBarriers.raw_full : kBarriers.k_full;
-  constexpr bool kHasFirst = kHalves != Halves::second, kHasSecond = kHalves != Halves::first;
+  constexpr bool kHasFirst = kHalves == Halves::first;
   unsigned parity = 1;
+  int ring = 0;  // the next slot, where they are no pair's
   Part part;
 #pragma unroll 1
   while (walk.next(part)) {
@@ -126,9 +126,10 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
         block.prefetch(first_key + i * kBlockKeys, pages[i], tile, tiles);
 #pragma unroll 1
     for (int index = 0; first_key < end; first_key += kBlockKeys, index ^= 1) {
-      const unsigned slot = smem + kLayout.k.offset + index * kSlotBytes + (widens(C) ? kRawOffset : 0);
-      const BarrierRow full = row_at<kFull>(smem, index * kPanels);
-      const BarrierRow empty = row_at<kBarriers.k_empty>(smem, index * kConsumers);
+      const int place = slots(C) == 2 ? index : ring;
+      const unsigned slot = smem + kLayout.k.offset + place * slot_bytes(C);
+      const BarrierRow full = row_at<kBarriers.k_full>(smem, place * kPanels);
+      const BarrierRow empty = row_at<kBarriers.k_empty>(smem, place * kConsumers);
       const int page = pages[0], ahead = first_key + kBlocksAhead * kBlockKeys;
       if (kHasFirst && ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
 #pragma unroll
@@ -138,12 +139,16 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
         wait_of_warp(empty[0], parity);
         block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
         if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
-      }
-      if constexpr (kHasSecond) {
+      } else {
         wait_of_warp(empty[1], parity);
         block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
       }
-      if (index == 1) parity ^= 1;
+      if constexpr (slots(C) == 2) {
+        if (index == 1) parity ^= 1;
+      } else {
+        ring = ring + 1 < slots(C) ? ring + 1 : 0;
+        if (ring == 0) parity ^= 1;
+      }
     }
   }
 }
@@ -152,7 +157,7 @@ template <Config C>
 __device__ __forceinline__ void load_rows_of_parts(const Params& p, unsigned smem, Walk<C>& walk) {
   unsigned parity = 1;
   Part part;
-  const int row = walk.tile() * kRows;
+  const int row = walk.tile() * C.tile_m;
 #pragma unroll 1
   for (; walk.next(part); parity ^= 1) load_rows<C>(p, smem, part.sequence, row, parity);
 }

@@ -33,6 +33,12 @@ __device__ __forceinline__ unsigned cvt_f16x2_e4m3x2(unsigned pair) {
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(pair)));
   return halves;
 }
+// The same for the four of a word, the lower two first. The upper half of a register is an operand as it is: no shift.
+__device__ __forceinline__ void cvt_f16x2_e4m3x2_x2(unsigned word, unsigned& low, unsigned& high) {
+  asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %2;\n\tcvt.rn.f16x2.e4m3x2 %0, l;\n\tcvt.rn.f16x2.e4m3x2 %1, h;\n\t}"
+      : "=r"(low), "=r"(high)
+      : "r"(word));
+}
 // PTX ISA "cvt", PTX 8.1, sm_89. Exact.
 __device__ __forceinline__ unsigned cvt_f16x2_e5m2x2(unsigned pair) {
   unsigned halves;

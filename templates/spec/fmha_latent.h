@@ -16,11 +16,11 @@
 // panels, each of which is a box of the tensor map with a barrier of its own; there are two slots, one for each block
 // of a pair.
 //
-// 8-bit keys (kv_dtype e4m3): what is loaded are bytes, into the second half of each panel, and three warps of the
-// producer warpgroup widen a panel each where it lies: fmha_latent/widen.cuh.
+// 8-bit keys (kv_dtype e4m3) stay bytes in shared memory, in three to five slots. Consumers widen them on the way to
+// registers, where they are A of S^T = K Q^T and of O^T = V^T P^T: fmha_latent/transposed.cuh.
 //
 // Tensor maps, with interleave none, element strides 1, zero fill, L2 promotion of 128 bytes, swizzle 128B; q as of
-// packed heads and k as in spec/fmha.h, boxes q_box and k_box. 8-bit keys have none, and panels of 64 bytes.
+// packed heads and k as in spec/fmha.h, boxes q_box and k_box. 8-bit keys have 64B, and panels of 64 bytes.
 //
 // Entry parameters, in this order:
 //   const __grid_constant__ TensorMap q, k
@@ -84,9 +84,9 @@ using common::SmemRegion;
 // One specialisation. A structural type: it is a template parameter of the device code.
 struct Config {
   AttentionFacts facts{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on};
-  int tile_m = 64;  // rows of a CTA; a row is a head of a query
+  int tile_m = 64;  // rows of a CTA; a row is a head of a query; of 8-bit keys 16 and 32 too
   int tile_n = 64;  // keys of a block
-  int stages = 2;   // slots for blocks: a pair's
+  int stages = 2;   // slots for blocks: a pair's; of 8-bit keys 3 to 5
   Swizzle swizzle = Swizzle::b128;
   MmaKind mma_kind = MmaKind::wgmma_f16;
   int pack_gqa = 128;               // query heads, all of which share the key head
@@ -137,10 +137,11 @@ enum class Rule {
   head_dim_not_of_pools,    // head_dim; 512 (the other one is 576)
   head_dim_v_not_latent,    // head_dim_v; 512
   tile_m_not_64,            // tile_m; 64 (wgmma M: O of more rows finds no registers)
+  tile_m_not_of_rows,       // tile_m; 64 (wgmma N, of 8-bit keys: the others are 16 and 32)
   tile_n_not_64,            // tile_n; 64 (P takes the place of a panel of its block)
-  stages_not_2,             // stages; 2 (a pair of blocks)
+  stages_not_of_pair,       // stages; 2 (a pair of blocks), or slots() of 8-bit keys
   swizzle_not_128b,         // bytes of the span; 128
-  pack_gqa_not_of_tiles,    // pack_gqa; 64 (a tile is whole queries, or a query whole tiles)
+  pack_gqa_not_of_tiles,    // pack_gqa; rows of a tile (a tile is whole queries, or a query whole tiles)
   window_sliding,           // 1; 0
   output_unnormalized,      // 1; 0
   queries_ragged,           // 1; 0
@@ -160,19 +161,21 @@ enum class Rule {
   shared_memory_exceeded,   // bytes; 232,448
 };
 
-TESSERA_HD constexpr bool prefetches(const Config& c) { return c.pack_gqa > kRows; }
+TESSERA_HD constexpr bool prefetches(const Config& c) { return c.pack_gqa > c.tile_m; }
 // Whether threads gather keys from two pools.
 TESSERA_HD constexpr bool gathers(const Config& c) { return has_pools(c.facts); }
 // Tiles of a sequence whose CTAs are a cluster. But for keys of a cache they exchange nothing: in one cluster they are
 // near each other, and what one of them reads the other finds in its part of the L2 (H100, 128 heads: 1 to 5 % faster).
 TESSERA_HD constexpr int tiles_of_cluster(const Config& c) {
-  const int tiles = (c.pack_gqa + kRows - 1) / kRows;
-  return (gathers(c) ? tiles : c.pack_gqa / kRows) % 2 == 0 && c.pack_gqa > kRows ? 2 : 1;
+  const int tiles = (c.pack_gqa + c.tile_m - 1) / c.tile_m;
+  return (gathers(c) ? tiles : c.pack_gqa / c.tile_m) % 2 == 0 && c.pack_gqa > c.tile_m ? 2 : 1;
 }
 // Whether those CTAs widen half of a cache's keys each, for both.
 TESSERA_HD constexpr bool shares_keys(const Config& c) { return has_cache(c.facts) && tiles_of_cluster(c) == 2; }
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
 TESSERA_HD constexpr bool widens(const Config& c) { return widens_keys(c.facts); }
+// For blocks of keys. Bytes are half as long, and fewer rows of Q and P leave room: as many as there is.
+TESSERA_HD constexpr int slots(const Config& c) { return !widens(c) ? 2 : c.tile_m <= 16 ? 5 : c.tile_m <= 32 ? 4 : 3; }
 
 inline constexpr int kSpanBytes = 128;
 inline constexpr int kSpanElements = kSpanBytes / 2;
@@ -182,20 +185,32 @@ TESSERA_HD constexpr int panels(const Config& c) { return c.facts.head_dim / kSp
 inline constexpr int kPanelsOfHalf = kHeadDimV / kSpanElements / 2;  // that a warpgroup multiplies as V
 inline constexpr int kPanelOfP = kHeadDimV / kSpanElements;          // which is no V
 inline constexpr int kSlotBytes = kPanels * kPanelBytes;             // with room for P, whatever head_dim is
-TESSERA_HD constexpr int q_bytes(const Config& c) { return panels(c) * kPanelBytes; }
+TESSERA_HD constexpr int q_panel_bytes(const Config& c) { return c.tile_m * kSpanBytes; }
+TESSERA_HD constexpr int q_bytes(const Config& c) { return panels(c) * q_panel_bytes(c); }
+// P of a block of 8-bit keys, as B of O^T: [64 keys][rows], f16, a span all rows.
+TESSERA_HD constexpr Swizzle p_swizzle(const Config& c) {
+  return c.tile_m == 16 ? Swizzle::b32 : c.tile_m == 32 ? Swizzle::b64 : Swizzle::b128;
+}
+TESSERA_HD constexpr int p_bytes(const Config& c) { return kBlockKeys * 2 * c.tile_m; }
 inline constexpr int kRawSpanBytes = kSpanElements;  // of 8-bit keys
 inline constexpr int kRawPanelBytes = kBlockKeys * kRawSpanBytes;
-inline constexpr int kRawOffset = kPanelBytes - kRawPanelBytes;  // where they come to, in a panel
+TESSERA_HD constexpr int loaded_panel_bytes(const Config& c) { return widens(c) ? kRawPanelBytes : kPanelBytes; }
+TESSERA_HD constexpr int slot_bytes(const Config& c) { return kPanels * loaded_panel_bytes(c); }
 inline constexpr int kConsumers = 2;
+inline constexpr int kWarpsOfConsumer = kWarpgroupThreads / 32;
 inline constexpr int kGatherWarps = 4;  // of the producer warpgroup: keys of pools
 inline constexpr int kKeysOfWarp = kBlockKeys / kGatherWarps;
 inline constexpr int kThreads = (kConsumers + 1) * kWarpgroupThreads;
 
 struct SmemLayout {
   SmemRegion q;           // [panels][64][span]
-  SmemRegion k;           // [2][panels][64][span]; P in the last panel
-  SmemRegion references;  // [2][64] fp32, of the blocks' P
-  SmemRegion sums;        // [consumer warpgroup][64] fp32
+  SmemRegion k;           // [slots][panels][64][span]; P in the last panel
+  SmemRegion p;           // 8-bit keys: [parity of the pair][block of it][64 keys][rows], f16
+  SmemRegion references;  // [2][64] fp32, of the blocks' P; 8-bit keys: [64] limits, subtrahends, scales
+  SmemRegion factors;     // 8-bit keys: [2][64] fp32, of O where a block moved references
+  SmemRegion marks;       // 8-bit keys: [2] whether a block moved them, [2] the last pair in which a warp asked for it
+  SmemRegion maxima;      // 8-bit keys: [consumer warpgroup][warp][64] fp32, of a block's scores
+  SmemRegion sums;        // [consumer warpgroup][64] fp32; 8-bit keys: [consumer warpgroup][warp][64]
   SmemRegion present;     // [2][4 warps] words: which of the 16 keys that a warp gathered are there
   SmemRegion barriers;    // in the order of Barriers
   int total_bytes = 0;
@@ -208,9 +223,8 @@ struct Barriers {
   BarrierRow k_full;  // [slot][full_barriers()]: a panel, or a group of panels that are gathered
   BarrierRow
       k_empty;        // [slot][consumer warpgroup]: that one, of all CTAs that share keys, reads nothing there any more
-  BarrierRow p_full;  // [slot]: P and its references are there
-  BarrierRow raw_full;  // as k_full, 8-bit keys only: their bytes are there
-  int count = 0;        // of all
+  BarrierRow p_full;  // [block of a pair]: P and its references are there
+  int count = 0;      // of all
 };
 // Of a slot; and which of them a panel has.
 inline constexpr int kGroups = 3;
@@ -224,10 +238,9 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   Barriers b;
   b.q_full = cursor.take(1);
   b.q_empty = cursor.take(1);
-  b.k_full = cursor.take(2 * full_barriers(c));
-  b.k_empty = cursor.take(2 * kConsumers);
+  b.k_full = cursor.take(slots(c) * full_barriers(c));
+  b.k_empty = cursor.take(slots(c) * kConsumers);
   b.p_full = cursor.take(2);
-  b.raw_full = cursor.take(widens(c) ? 2 * kPanels : 0);
   b.count = cursor.next.index;
   return b;
 }
@@ -235,9 +248,13 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.q = {"q", 0, q_bytes(c)};
-  layout.k = {"k", end_of(layout.q), 2 * kSlotBytes};
-  layout.references = {"references", end_of(layout.k), 2 * kRows * 4};
-  layout.sums = {"sums", end_of(layout.references), kConsumers * kRows * 4};
+  layout.k = {"k", end_of(layout.q), slots(c) * slot_bytes(c)};
+  layout.p = {"p", end_of(layout.k), widens(c) ? 4 * p_bytes(c) : 0};
+  layout.references = {"references", end_of(layout.p), (widens(c) ? 3 : 2) * kRows * 4};
+  layout.factors = {"factors", end_of(layout.references), widens(c) ? 2 * kRows * 4 : 0};
+  layout.marks = {"marks", end_of(layout.factors), widens(c) ? 4 * 4 : 0};
+  layout.maxima = {"maxima", end_of(layout.marks), widens(c) ? kConsumers * kWarpsOfConsumer * kRows * 4 : 0};
+  layout.sums = {"sums", end_of(layout.maxima), kConsumers * (widens(c) ? kWarpsOfConsumer : 1) * kRows * 4};
   layout.present = {"present", end_of(layout.sums), gathers(c) ? 2 * kGatherWarps * 4 : 0};
   layout.barriers = {"barriers", end_of(layout.present), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
@@ -255,13 +272,13 @@ struct RegisterBudget {
   int producer = 40;
   int consumer = 232;
 };
-// Warps that widen need more than those that load, those that gather more again, and those that widen what they
-// gathered, which is in their registers until then, most.
+// Warps that gather need more than those that load, and those that widen what they gathered, which is in their
+// registers until then, most.
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   if (has_cache(c.facts) && c.facts.kv_cache == KvCache::mla_656 && shares_keys(c)) return {168, 104, 200};
   if (has_cache(c.facts)) return {168, 120, 192};
   if (gathers(c)) return {168, 72, 216};
-  return widens(c) ? RegisterBudget{168, 56, 224} : RegisterBudget{};
+  return {};
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_pages(const AttentionFacts& facts) {
@@ -299,14 +316,17 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   }
   if (!gathers(c) && facts.head_dim != kHeadDim) return {Rule::head_dim_not_latent, facts.head_dim, kHeadDim};
   if (facts.head_dim_v != kHeadDimV) return {Rule::head_dim_v_not_latent, facts.head_dim_v, kHeadDimV};
-  if (c.tile_m != kRows) return {Rule::tile_m_not_64, c.tile_m, kRows};
+  if (!widens(c) && c.tile_m != kRows) return {Rule::tile_m_not_64, c.tile_m, kRows};
+  if (widens(c) && c.tile_m != 16 && c.tile_m != 32 && c.tile_m != kRows) {
+    return {Rule::tile_m_not_of_rows, c.tile_m, kRows};
+  }
   if (c.tile_n != kBlockKeys) return {Rule::tile_n_not_64, c.tile_n, kBlockKeys};
-  if (c.stages != 2) return {Rule::stages_not_2, c.stages, 2};
+  if (c.stages != slots(c)) return {Rule::stages_not_of_pair, c.stages, slots(c)};
   if (c.swizzle != Swizzle::b128) return {Rule::swizzle_not_128b, swizzle_span_bytes(c.swizzle), kSpanBytes};
   const int heads = c.pack_gqa;
-  const bool has_whole_tiles = heads >= 1 && (heads <= kRows ? kRows % heads == 0 : heads % kRows == 0);
+  const bool has_whole_tiles = heads >= 1 && (heads <= c.tile_m ? c.tile_m % heads == 0 : heads % c.tile_m == 0);
   if (heads < 1 || heads > 1024 || (!gathers(c) && !has_whole_tiles)) {
-    return {Rule::pack_gqa_not_of_tiles, heads, kRows};
+    return {Rule::pack_gqa_not_of_tiles, heads, c.tile_m};
   }
   if (facts.window != Window::none) return {Rule::window_sliding, 1, 0};
   if (facts.output != Output::normalized) return {Rule::output_unnormalized, 1, 0};
@@ -332,19 +352,13 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
 
 inline constexpr int kWarpOfK = 0;  // of the producer warpgroup
 inline constexpr int kWarpOfQ = 1;
-inline constexpr int kWarpOfSecondHalf = 2;          // of a slot's panels; 8-bit keys: kWarpOfK has all
-inline constexpr int kFirstWideningWarp = kWarpOfQ;  // 8-bit keys
-inline constexpr int kWideningWarps = 3;
-static_assert(kPanels % kWideningWarps == 0);
+inline constexpr int kWarpOfSecondHalf = 2;  // of a slot's panels
 
-TESSERA_HD constexpr int num_roles(const Config& c) { return gathers(c) ? 2 : widens(c) ? 3 : 5; }
+TESSERA_HD constexpr int num_roles(const Config& c) { return gathers(c) ? 2 : 5; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   if (gathers(c) && index == 0) return {"gather", 0, kGatherWarps, budget.producer};
   if (gathers(c)) index = 4;
-  if (widens(c) && index == 0) return {"load_k", kWarpOfK, 1, budget.producer};
-  if (widens(c) && index == 1) return {"widen", kFirstWideningWarp, kWideningWarps, budget.producer};
-  if (widens(c)) index = 4;
   switch (index) {
     case 0:
       return {"load_k", kWarpOfK, 1, budget.producer};
@@ -363,11 +377,11 @@ using TmaBox = common::TmaBox<5>;
 
 // Heads of a query that lie in one tile; of pools, whose tiles have one query, rows without a head are zeros.
 TESSERA_HD constexpr int heads_of_tile(const Config& c) {
-  return c.pack_gqa < kRows && !gathers(c) ? c.pack_gqa : kRows;
+  return c.pack_gqa < c.tile_m && !gathers(c) ? c.pack_gqa : c.tile_m;
 }
 // {span, heads, queries, 1 key head, 1 batch}.
 TESSERA_HD constexpr TmaBox q_box(const Config& c) {
-  return {{kSpanElements, heads_of_tile(c), kRows / heads_of_tile(c), 1, 1}};
+  return {{kSpanElements, heads_of_tile(c), c.tile_m / heads_of_tile(c), 1, 1}};
 }
 // Keys of a block that lie side by side: all, or those of a page.
 TESSERA_HD constexpr int box_keys(const Config& c) {
@@ -376,14 +390,18 @@ TESSERA_HD constexpr int box_keys(const Config& c) {
 // {span, keys, 1 panel, 1 head, 1 batch or page}.
 TESSERA_HD constexpr TmaBox k_box(const Config& c) { return {{kSpanElements, box_keys(c), 1, 1, 1}}; }
 
-// S = Q K^T, a panel; O += P V with a warpgroup's own P, which it has in registers, and with the other one's.
+// S = Q K^T, a panel; O += P V with a warpgroup's own P, which it has in registers, and with the other one's. Of 8-bit
+// keys S^T = K Q^T, half a panel, and O^T += V^T P^T, 16 keys, with any P.
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
+  if (widens(c)) return {c.tile_m, DType::f16, true, false, kSpanElements / 32, false, DType::f16};
   return {kBlockKeys, c.facts.dtype, false, false, kSpanElements / 16, false, c.facts.dtype, true};
 }
 TESSERA_HD constexpr WgmmaShape own_wgmma(const Config& c) {
+  if (widens(c)) return {c.tile_m, DType::f16, true, true, 1, false, DType::f16};
   return {kHeadDimV / 2, c.facts.dtype, true, true, kBlockKeys / 16, false, c.facts.dtype};
 }
 TESSERA_HD constexpr WgmmaShape other_wgmma(const Config& c) {
+  if (widens(c)) return own_wgmma(c);
   return {kHeadDimV / 2, c.facts.dtype, false, true, kBlockKeys / 16, false, c.facts.dtype};
 }
 

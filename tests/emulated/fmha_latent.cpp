@@ -120,6 +120,20 @@ TEST_CASE("latent attention over e4m3 keys: one descale for keys and values, den
   for (const std::int64_t keys : {65, 193})
     testing::check_runs(latent_e4m3(16, DType::f16), {5, 16, 1, 1, keys, 576, 512}, *compiler, {Schedule::adversarial},
                         1, {.descales = keys == 65 ? Descales::none : Descales::each, .num_sms = 2});
+  // Tiles of few rows: one whole, two queries in one, a query in two, the last one half full.
+  struct FewRows {
+    int heads, tile_m, queries;
+  };
+  for (const FewRows& few : {FewRows{16, 16, 1}, FewRows{16, 32, 2}, FewRows{32, 16, 1}, FewRows{8, 16, 3}}) {
+    Fmha rows = latent_e4m3(few.heads, few.heads == 8 ? DType::f16 : DType::bf16);
+    rows.tile_m = few.tile_m;
+    rows.mask = few.queries > 1 ? Mask::causal : Mask::none;
+    rows.seqused = UsedLengths::k;
+    rows.split_kv = few.heads == 32 ? SplitKv::off : SplitKv::dealt;
+    testing::check_runs(rows, {3, few.heads, 1, few.queries, 700, 576, 512}, *compiler,
+                        {Schedule::lazy, Schedule::adversarial}, 1,
+                        {.seqused_k = {700, 130, 3}, .descales = Descales::each, .num_sms = 2});
+  }
   Fmha problem = latent_e4m3(64);
   problem.seqused = UsedLengths::k;
   problem.split_kv = SplitKv::dealt;

@@ -116,7 +116,7 @@ TEST_CASE("latent attention: a fact is read or refused by a rule") {
 
 TEST_CASE("latent attention: e4m3 keys are bytes in maps, and have one descale") {
   const Plan plan = make_plan(latent({{"kv_dtype", "e4m3"}}));
-  CHECK(plan.kernel == "tessera_fmha_latent_sm90a_d576v512_64x64_s2_sw128_full_bf16_kve4m3_v_is_k_on_pack128");
+  CHECK(plan.kernel == "tessera_fmha_latent_sm90a_d576v512_64x64_s3_sw128_full_bf16_kve4m3_v_is_k_on_pack128");
   const auto buffer = [&](std::string_view name) {
     return std::find_if(plan.launch.buffers.begin(), plan.launch.buffers.end(),
                         [&](const BufferSpec& b) { return b.name == name; });
@@ -129,13 +129,43 @@ TEST_CASE("latent attention: e4m3 keys are bytes in maps, and have one descale")
   CHECK(std::none_of(plan.launch.sizes.begin(), plan.launch.sizes.end(),
                      [](const SizeSpec& size) { return size.name.starts_with("v_"); }));
   REQUIRE(plan.launch.tensor_maps.size() == 2);
-  CHECK(plan.launch.tensor_maps[1].swizzle == tensor_map_swizzle(Swizzle::none));
+  CHECK(plan.launch.tensor_maps[1].swizzle == tensor_map_swizzle(Swizzle::b64));
   CHECK(plan.launch.tensor_maps[1].box == std::vector<std::uint32_t>{64, 64, 1, 1, 1});
-  // The bytes of a panel end where it ends, so that nothing is written over them before it is read.
-  CHECK(fmha_latent::kRawOffset + fmha_latent::kRawPanelBytes == fmha_latent::kPanelBytes);
-  REQUIRE(plan.roles.size() == 3);
-  CHECK(plan.roles[1].name == "widen");
-  CHECK(plan.roles[1].warps == 3);
+  // Three slots of bytes, and P beside them.
+  const auto region = [](const Plan& of, std::string_view name) {
+    const auto found =
+        std::find_if(of.smem.begin(), of.smem.end(), [&](const SmemRegion& r) { return r.name == name; });
+    return found == of.smem.end() ? 0 : found->bytes;
+  };
+  CHECK(region(plan, "k") == 3 * 64 * 576);
+  CHECK(region(plan, "p") == 4 * 64 * 64 * 2);
+  CHECK(region(make_plan(latent()), "p") == 0);
+  CHECK(plan.field("stages") == "3");
+  CHECK(refusal({{"kv_dtype", "e4m3"}, {"stages", "2"}}) ==
+        "head_dim 576/512 with v_is_k, tile 64x64, 128 heads packed, keys in e4m3: stages 2, 3 needed (as many as "
+        "there is room for)");
+  REQUIRE(plan.roles.size() == 5);
+  CHECK(plan.roles[2].name == "load_k_second");
+  // The fewest rows that hold those of a sequence, where its queries are known.
+  const auto tile_of = [&](const char* heads, const char* queries) {
+    Fields fields{{"kv_dtype", "e4m3"}, {"heads_q", heads}};
+    if (*queries != '\0') fields.emplace_back("seqlen_q", queries);
+    const Plan of = make_plan(latent(fields));
+    return of.field("tile_m") + " " + of.field("stages");
+  };
+  CHECK(tile_of("16", "1") == "16 5");
+  CHECK(tile_of("16", "2") == "32 4");
+  CHECK(tile_of("8", "2") == "16 5");
+  CHECK(tile_of("16", "3") == "64 3");
+  CHECK(tile_of("64", "1") == "64 3");
+  CHECK(tile_of("16", "") == "64 3");
+  CHECK(
+      refusal({{"kv_dtype", "e4m3"}, {"tile_m", "48"}}) ==
+      "head_dim 576/512 with v_is_k, tile 48x64, 128 heads packed, keys in e4m3: tile_m 48, 16, 32 or 64 needed (rows "
+      "of a sequence)");
+  CHECK(refusal({{"tile_m", "16"}}) ==
+        "head_dim 576/512 with v_is_k, tile 16x64, 128 heads packed: tile_m 16, 64 needed (O of more rows finds no "
+        "registers)");
   const LaunchPlan plain = make_plan(latent()).launch;
   CHECK(std::none_of(plain.buffers.begin(), plain.buffers.end(),
                      [](const BufferSpec& b) { return b.name.ends_with("_descale"); }));

@@ -199,7 +199,7 @@ inline const std::vector<InputFault>& input_faults() {
        {"--seqlen-k", "128"}},
       {"several sequences of 8-bit keys that are values too",
        "every sequence has the factor of the one before it",
-       "fmha_latent/widen.cuh",
+       "fmha_latent/transposed.cuh",
        "p.k_descale + sequence * p",
        "p.k_descale + (sequence > 0 ? sequence - 1 : 0) * p",
        {"fmha", "--arch", "sm_90a", "--head-dim", "576", "--head-dim-v", "512", "--v-is-k", "on", "--kv-dtype", "e4m3",
