@@ -34,6 +34,21 @@
 
 namespace tessera::fmha {
 
+// Whether a step finds the next one's keys, so that nothing stands between two warpgroups' products but the turn: where
+// ragged queries are prefilled. Dense keys gained less than runs differ.
+TESSERA_HD constexpr bool looks_ahead(const Config& c) { return passes_tiles(c) && !is_dealt(c); }
+
+// A flag that a loop carries. ptxas keeps an int that is one value for the warp in a uniform register, and asks each
+// lane about a bool.
+template <bool kIsUniform>
+struct LoopFlag {
+  using Type = bool;
+};
+template <>
+struct LoopFlag<true> {
+  using Type = int;
+};
+
 template <Config C>
 struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
@@ -61,6 +76,12 @@ struct Consumer {
   int accumulate = 0;    // whether O holds something of its tile
   unsigned exchange_parity = 0;
   bool is_idle = false;  // 8-bit keys: none of this warp's rows is one of the tile's head
+  // What the next step begins with, where it is looked for: the slot of its product with V, that of its scores, the low
+  // word of the latter's descriptor, and whether its keys were seen to be there.
+  KvPosition of_output = KvPosition{}.previous();
+  KvPosition kv_ahead{};
+  unsigned k_low_ahead = k_low(kv_ahead);
+  int is_k_ahead = 0;
 
   __device__ __forceinline__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
@@ -70,13 +91,35 @@ struct Consumer {
     if constexpr (C.ping_pong) ptx::barrier_arrive(kBarrierOfTurn + next, 2 * kWarpgroupThreads);
   }
 
-  __device__ __forceinline__ unsigned k_slot(const KvPosition& at) const {
-    return smem + kLayout.k.offset + at.slot() * k_slot_bytes(C);
+  // The low word of the descriptor of a slot of K.
+  __device__ __forceinline__ unsigned k_low(const KvPosition& at) const {
+    const unsigned slot = smem + kLayout.k.offset + at.slot() * k_slot_bytes(C);
+    return static_cast<unsigned>(k_major_descriptor(slot, C.tile_n, C.swizzle));
   }
-  __device__ __forceinline__ unsigned wait_k(const KvPosition& at) const {
+  __device__ __forceinline__ void wait_k(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.k_full>(smem, at.slot()), at.parity());
+  }
+  // While a step's exponentials are under way: what the next one would have to find between two turns.
+  __device__ __forceinline__ void look_ahead() {
+    if constexpr (!looks_ahead(C)) return;
+    of_output = kv;
+    kv_ahead = kv;
+    kv_ahead.advance();
+    k_low_ahead = static_cast<unsigned>(ptx::forget(static_cast<int>(k_low(kv_ahead))));
+    const unsigned full = barrier_at<kBarriers.k_full>(smem, kv_ahead.slot());
+    is_k_ahead = ptx::mbarrier_test_wait_parity(full, kv_ahead.parity()) ? 1 : 0;
+  }
+  // To the next block's keys, once they are there.
+  __device__ __forceinline__ unsigned go_on() {
+    if constexpr (looks_ahead(C)) {
+      kv = kv_ahead;
+      if (!is_k_ahead) wait_k(kv);
+    } else {
+      kv.advance();
+      wait_k(kv);
+    }
     if constexpr (C.kv_copy == KvCopy::cp_async) ptx::fence_proxy_async_shared();
-    return k_slot(at);
+    return looks_ahead(C) ? k_low_ahead : k_low(kv);
   }
   __device__ __forceinline__ void wait_v(const KvPosition& at) const {
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.v_full>(smem, at.slot()), at.parity());
@@ -200,13 +243,13 @@ struct Consumer {
   // Leaves out a block. The turn is taken all the same: each warpgroup has one for each block of a tile. No product
   // brings the lanes together here, and one that still waits when the slot has been filled again waits for ever.
   __device__ __forceinline__ void skip_block() {
-    kv.advance();
-    wait_k(kv);
+    go_on();
     __syncwarp();
     release<kBarriers.k_empty>(kv);
     wait_turn();
     pass_turn();
     drop_v();
+    look_ahead();
   }
   __device__ __forceinline__ void skip_blocks(int count) {
     blocks -= count;
@@ -319,12 +362,11 @@ struct Consumer {
       return;
     }
     Scores<C> scores;
-    const KvPosition of_v = kv;
-    kv.advance();
-    const unsigned k_slot = wait_k(kv);
+    const KvPosition of_v = looks_ahead(C) ? of_output : kv;
+    const unsigned of_k = go_on();
     wait_turn();
     ptx::wgmma_fence();
-    issue_scores<C>(scores, q_slot(), k_slot);
+    issue_scores<C>(scores, q_slot(), of_k);
     if constexpr (kHasOutput) {
       if constexpr (!has_placed_keys(C) && !widens_keys(C.facts)) {
         if (is_open) wait_v(of_v);
@@ -332,7 +374,7 @@ struct Consumer {
         issue_output<C>(output, probabilities, v_slot(of_v), accumulate);
       } else {
         // Threads write to slots: what is multiplied for nothing is a block that is there, and stays.
-        const KvPosition read = is_open ? of_v : kv;
+        const KvPosition read = looks_ahead(C) || is_open ? of_v : kv;
         wait_v(read);
         ptx::wgmma_fence();
         issue_output<C>(output, probabilities, v_slot(read), accumulate);
@@ -373,6 +415,7 @@ struct Consumer {
     } else if (moves) {
       rows.move(max, factor);
     }
+    look_ahead();
     if (!widens_keys(C.facts) || !is_idle) exponentiate(scores, scale, rows);
     if constexpr (kHasOutput) {
       ptx::wgmma_wait_group<0>();
@@ -452,7 +495,8 @@ struct Consumer {
   __device__ __forceinline__ void run_joined() {
     Probabilities<C> probabilities{};
     Accumulator<C> output;
-    bool is_open = false;
+    using Flag = typename LoopFlag<looks_ahead(C)>::Type;
+    Flag is_open = false;
     TileIndex tile{0, 0};
 #pragma unroll 1
     for (int round = 0;; round = schedule.next(round, tile)) {
@@ -469,7 +513,9 @@ struct Consumer {
       }
 #pragma unroll 1  // twice at most; the loop of the steps stays as lean as if there were no closing
       for (;;) {
-        bool is_first = true;
+        // What is multiplied for nothing, where no tile is open, is a block that is there, and stays.
+        if (looks_ahead(C) && !is_open) of_output = kv_ahead;
+        Flag is_first = true;
         if constexpr (C.promote_every > 0) {
           walk_promoting(true, output, [&] {
             step<true>(is_first, is_open, tile, probabilities, output);

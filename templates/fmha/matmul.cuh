@@ -30,11 +30,13 @@ using ScoreMma = MmaOf<score_wgmma(C)>;
 template <Config C>
 using OutputMma = MmaOf<output_wgmma(C)>;
 
+// `k_low`: the low word of the descriptor of K's slot; the other one is a constant.
 template <Config C>
-__device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot, unsigned k_slot) {
+__device__ __forceinline__ void issue_scores(Scores<C>& scores, unsigned q_slot, unsigned k_low) {
   constexpr int kSteps = score_wgmma(C).steps;
+  constexpr unsigned long long kHigh = k_major_descriptor(0, C.tile_n, C.swizzle) >> 32 << 32;
   const unsigned long long a = k_major_descriptor(q_slot, kRowsPerWarpgroup, C.swizzle);
-  const unsigned long long b = k_major_descriptor(k_slot, C.tile_n, C.swizzle);
+  const unsigned long long b = kHigh | k_low;
 #pragma unroll
   for (int first = 0; first < score_steps(C); first += kSteps) {
     unsigned long long a_steps[kSteps], b_steps[kSteps];

@@ -71,11 +71,10 @@ __device__ __forceinline__ void Consumer<C>::step_8_bit(bool is_first, bool is_o
                                                         Probabilities<C>& probabilities, Accumulator<C>& output) {
   Scores<C> scores;
   const KvPosition of_v = kv;
-  kv.advance();
-  const unsigned k_slot = wait_k(kv);
+  const unsigned of_k = go_on();
   wait_turn();
   ptx::wgmma_fence();
-  issue_scores<C>(scores, q_slot(), k_slot);
+  issue_scores<C>(scores, q_slot(), of_k);
   if constexpr (kHasOutput) {
     // Threads write to slots: what is multiplied for nothing is a block that is there, and stays.
     const KvPosition read = is_open ? of_v : kv;
