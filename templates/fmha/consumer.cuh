@@ -34,9 +34,11 @@
 
 namespace tessera::fmha {
 
-// Whether a step finds the next one's keys, so that nothing stands between two warpgroups' products but the turn: where
-// ragged queries are prefilled. Dense keys gained less than runs differ.
-TESSERA_HD constexpr bool looks_ahead(const Config& c) { return passes_tiles(c) && !is_dealt(c); }
+// Whether a step finds the next one's keys, so that nothing stands between two warpgroups' products but the turn: with
+// 8 bits, and where ragged queries are prefilled. Dense keys of 16 bits gained less than runs differ.
+TESSERA_HD constexpr bool looks_ahead(const Config& c) {
+  return (transposes_v(c) && consumer_warpgroups(c) > 1) || (passes_tiles(c) && !is_dealt(c));
+}
 
 // A flag that a loop carries. ptxas keeps an int that is one value for the warp in a uniform register, and asks each
 // lane about a bool.
@@ -435,8 +437,9 @@ struct Consumer {
   template <bool kHasOutput>
   __device__ __forceinline__ void step_8_bit(bool is_first, bool is_open, const TileIndex& old_tile,
                                              Probabilities<C>& probabilities, Accumulator<C>& output);
-  __device__ __forceinline__ bool exponentiate_8_bit(Scores<C>& scores, bool is_first, bool is_open,
-                                                     const TileIndex& old_tile, float (&factor)[2]);
+  __device__ __forceinline__ bool find_exponents(Scores<C>& scores, bool is_first, bool is_open,
+                                                 const TileIndex& old_tile, float (&factor)[2]);
+  __device__ __forceinline__ void make_probabilities(Scores<C>& scores, Probabilities<C>& probabilities);
   template <class Step>
   __device__ __forceinline__ void walk_promoting(bool is_first, Accumulator<C>& output, const Step& step_of_block);
 

@@ -78,15 +78,22 @@ __device__ __forceinline__ void issue_output(Accumulator<C>& output, const Proba
   ptx::wgmma_commit_group();
 }
 
+// 8 bits: the registers of a step.
+template <Config C>
+__device__ __forceinline__ void pack_step(Probabilities<C>& p, const Scores<C>& scores, int step) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    // The first or the second 16 keys, of them the first or the second row.
+    const int first = 16 * step + i / 2 * 8 + i % 2 * 2;
+    p[step][i] = ptx::cvt_e4m3x4(scores[first], scores[first + 1], scores[first + 4], scores[first + 5]);
+  }
+}
+
 template <Config C>
 __device__ __forceinline__ void pack(Probabilities<C>& p, const Scores<C>& scores) {
   if constexpr (is_8_bit(C.facts)) {
 #pragma unroll
-    for (int i = 0; i < C.tile_n / 8; ++i) {
-      // Register i % 4 of a step: the first or the second 16 keys, of them the first or the second row.
-      const int first = 16 * (i / 4) + i % 4 / 2 * 8 + i % 2 * 2;
-      p[i / 4][i % 4] = ptx::cvt_e4m3x4(scores[first], scores[first + 1], scores[first + 4], scores[first + 5]);
-    }
+    for (int step = 0; step < output_steps(C); ++step) pack_step<C>(p, scores, step);
   } else {
 #pragma unroll
     for (int i = 0; i < C.tile_n / 4; ++i) {

@@ -13,25 +13,21 @@
 
 namespace tessera::fmha {
 
-// Scores become exponents. `subtrahend`: of this thread's rows.
+// Scores become exponents. `subtrahend`: of this thread's rows. `top`: the bits of each row's largest exponent in this
+// thread, if that is above zero; else of any.
 template <int kCount>
-__device__ __forceinline__ void to_exponents(float (&scores)[kCount], const Scale& scale,
-                                             const float (&subtrahend)[2]) {
-#pragma unroll
-  for (int v = 0; v < kCount; ++v) scores[v] = fmaf(scores[v], scale.folded, -subtrahend[v / 2 % 2]);
-}
-
-// The bits of each row's largest exponent in this thread, if that is above zero; else of any.
-template <int kCount>
-__device__ __forceinline__ void find_tops(const float (&exponents)[kCount], int (&top)[2]) {
-  const auto bits = [&](int v) { return __float_as_int(exponents[v]); };
-  int partial[4] = {bits(0), bits(2), bits(4), bits(6)};
+__device__ __forceinline__ void to_exponents(float (&scores)[kCount], const Scale& scale, const float (&subtrahend)[2],
+                                             int (&top)[2]) {
+  int partial[4];
 #pragma unroll
   for (int v = 0; v < kCount; v += 8) {
 #pragma unroll
+    for (int i = 0; i < 8; ++i) scores[v + i] = fmaf(scores[v + i], scale.folded, -subtrahend[i / 2 % 2]);
+    const auto bits = [&](int i) { return __float_as_int(scores[v + i]); };
+#pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int first = v + 2 * i;
-      partial[i] = max(max(partial[i], bits(first)), bits(first + 1));
+      const int of_pair = max(bits(2 * i), bits(2 * i + 1));
+      partial[i] = v == 0 ? of_pair : max(partial[i], of_pair);
     }
   }
   top[0] = max(partial[0], partial[2]);
@@ -61,17 +57,21 @@ __device__ __forceinline__ void lower(float (&exponents)[kCount], const float (&
   for (int v = 0; v < kCount; ++v) exponents[v] -= by[v / 2 % 2];
 }
 
-// Exponents become probabilities.
+// Values of a step of P's product, which pack() makes registers of. Probabilities come in such parts.
+inline constexpr int kPart = 16;
+
+// Exponents [begin, begin + kPart) become probabilities.
 template <int kCount>
-__device__ __forceinline__ void raise_to_powers(float (&exponents)[kCount], RowStatistics& rows) {
-  float sum[4] = {rows.sum[0], rows.sum[1], 0.0f, 0.0f};
+__device__ __forceinline__ void raise_to_powers(float (&exponents)[kCount], int begin) {
 #pragma unroll
-  for (int v = 0; v < kCount; ++v) {
-    exponents[v] = ptx::ex2(exponents[v]);
-    sum[v / 2 % 4] += exponents[v];
-  }
-  rows.sum[0] = sum[0] + sum[2];
-  rows.sum[1] = sum[1] + sum[3];
+  for (int v = begin; v < begin + kPart; ++v) exponents[v] = ptx::ex2(exponents[v]);
+}
+
+// Of these the sums, of which a row has two.
+template <int kCount>
+__device__ __forceinline__ void add_up(const float (&probabilities)[kCount], int begin, float (&sum)[4]) {
+#pragma unroll
+  for (int v = begin; v < begin + kPart; ++v) sum[v / 2 % 4] += probabilities[v];
 }
 
 }  // namespace tessera::fmha

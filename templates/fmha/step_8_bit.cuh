@@ -9,25 +9,26 @@
 
 namespace tessera::fmha {
 
-// Scores become probabilities. Whether references move, and `factor`: see step().
+// Scores become exponents. Whether references move, and `factor`: see step().
 template <Config C>
-__device__ __forceinline__ bool Consumer<C>::exponentiate_8_bit(Scores<C>& scores, bool is_first, bool is_open,
-                                                                const TileIndex& old_tile, float (&factor)[2]) {
+__device__ __forceinline__ bool Consumer<C>::find_exponents(Scores<C>& scores, bool is_first, bool is_open,
+                                                            const TileIndex& old_tile, float (&factor)[2]) {
   float subtrahend[2] = {is_first ? 0.0f : rows.subtrahend(0), is_first ? 0.0f : rows.subtrahend(1)};
   ptx::order_after_wait(subtrahend[0], subtrahend[1]);  // on which all that is computed from scores depends
   int top[2] = {-1, -1};
   if (!skips_idle_warps(C) || !is_idle) {
     fix_up(scores);
-    to_exponents(scores, scale, subtrahend);
-    find_tops(scores, top);
+    to_exponents(scores, scale, subtrahend, top);
   }
   [[maybe_unused]] const int own_rows = rows_of<C>(p, lengths()) - first_row - row_in_tile();
   if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) {
     if (own_rows <= 0) top[0] = -1;
     if (own_rows <= 8) top[1] = -1;
   }
-  const int most = __float_as_int(kSlack);
-  const bool moves = __any_sync(0xffffffff, is_first || rows.has_blank() || top[0] > most || top[1] > most);
+  // One condition, without branches: both rows are searched at the same time.
+  const int has_large = max(top[0], top[1]) > __float_as_int(kSlack) ? 1 : 0;
+  const bool moves =
+      __any_sync(0xffffffff, (static_cast<int>(is_first) | static_cast<int>(rows.has_blank()) | has_large) != 0);
   if (moves) {
     float max[2], raise[2], correction[2];
     find_maxima(scores, Scale(Scale::Folded{1.0f}), max);
@@ -41,8 +42,22 @@ __device__ __forceinline__ bool Consumer<C>::exponentiate_8_bit(Scores<C>& score
       factor[1] = correction[1];
     }
   }
-  if (!skips_idle_warps(C) || !is_idle) raise_to_powers(scores, rows);
   return moves;
+}
+
+// Exponents become probabilities, are summed and packed: a part while the exponentials of the next are under way.
+template <Config C>
+__device__ __forceinline__ void Consumer<C>::make_probabilities(Scores<C>& scores, Probabilities<C>& probabilities) {
+  float sum[4] = {rows.sum[0], rows.sum[1], 0.0f, 0.0f};
+  raise_to_powers(scores, 0);
+#pragma unroll
+  for (int step = 0; step < output_steps(C); ++step) {
+    if (step + 1 < output_steps(C)) raise_to_powers(scores, kPart * (step + 1));
+    add_up(scores, kPart * step, sum);
+    pack_step<C>(probabilities, scores, step);
+  }
+  rows.sum[0] = sum[0] + sum[2];
+  rows.sum[1] = sum[1] + sum[3];
 }
 
 // The steps of a tile's blocks that are left. Those between two promotions are a loop of their own, as lean as without.
@@ -70,14 +85,14 @@ template <bool kHasOutput>
 __device__ __forceinline__ void Consumer<C>::step_8_bit(bool is_first, bool is_open, const TileIndex& old_tile,
                                                         Probabilities<C>& probabilities, Accumulator<C>& output) {
   Scores<C> scores;
-  const KvPosition of_v = kv;
+  const KvPosition of_v = looks_ahead(C) ? of_output : kv;
   const unsigned of_k = go_on();
   wait_turn();
   ptx::wgmma_fence();
   issue_scores<C>(scores, q_slot(), of_k);
   if constexpr (kHasOutput) {
     // Threads write to slots: what is multiplied for nothing is a block that is there, and stays.
-    const KvPosition read = is_open ? of_v : kv;
+    const KvPosition read = looks_ahead(C) || is_open ? of_v : kv;
     wait_v(read);
     ptx::wgmma_fence();
     issue_output<C>(output, probabilities, v_slot(read), accumulate);
@@ -89,12 +104,15 @@ __device__ __forceinline__ void Consumer<C>::step_8_bit(bool is_first, bool is_o
   ptx::order_after_wait(scores[4], scores[6]);
   release<kBarriers.k_empty>(kv);
   float factor[2];
-  const bool moves = exponentiate_8_bit(scores, is_first, is_open, old_tile, factor);
+  const bool moves = find_exponents(scores, is_first, is_open, old_tile, factor);
   if constexpr (kHasOutput) {
     ptx::wgmma_wait_group<0>();
     if (is_open) release<kBarriers.v_empty>(of_v);
   }
-  if (!skips_idle_warps(C) || !is_idle) pack<C>(probabilities, scores);
+  look_ahead();
+  if (!skips_idle_warps(C) || !is_idle) {
+    make_probabilities(scores, probabilities);
+  }
   if (kHasOutput && moves) {
     ptx::order_after_wait(factor[0], factor[1]);
     if (is_open) {
