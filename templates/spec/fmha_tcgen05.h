@@ -13,7 +13,8 @@
 //
 // Two buffers of S keep the tensor core busy while the other one is exponentiated: two Q tiles have one each, a single
 // Q tile uses them in turn. Where Tensor Memory has room for a third, the steps of two Q tiles take three in turn, so
-// that the next scores of both are there when a softmax ends. P overwrites the second half of its S (p_path tmem) or goes to shared memory.
+// that the next scores of both are there when a softmax ends. P overwrites the second half of its S (p_path tmem) or
+// goes to shared memory.
 //
 // A pair of CTAs (cta_pair) works on one tile with the products of .cta_group::2: the even CTA issues, each CTA has
 // half of the rows of Q, of the keys of K and of the columns of V in its shared memory, and half of the rows of S and O

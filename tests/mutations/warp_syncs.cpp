@@ -80,8 +80,8 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha arch=sm_100a head_dim=64 dtype=e4m3", attention},
       {"gemm arch=sm_100a tile_m=128 tile_n=64 cluster_m=1 stages=2", product},
       {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=1 stages=3", product},
-      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 stages=2", product},
-      {"gemm arch=sm_100a dtype=mxfp8_e4m3 grouping=contiguous tile_m=128 tile_n=64 cluster_m=2 stages=2",
+      {"gemm arch=sm_100a dtype=nvfp4 tile_m=128 tile_n=64 cluster_m=2 cluster_n=1 stages=2", product},
+      {"gemm arch=sm_100a dtype=mxfp8_e4m3 grouping=contiguous tile_m=128 tile_n=64 cluster_m=2 cluster_n=1 stages=2",
        {{"m", 300}, {"n", 72}, {"k", 160}, {"l", 3}}},
   };
   return all;
