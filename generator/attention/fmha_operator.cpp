@@ -34,7 +34,9 @@ namespace {
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
 constexpr double kSmallBoxShare = 0.983;  // of the speed, for each halving of a page's box: more of them
+constexpr double kSmallBoxOfAll = 0.954;  // the same where ragged queries see all keys, on an H200
 constexpr double kThirdSlotGain = 1.004;  // where keys are looked up: loads have further to go ahead
+constexpr double kWholePagesGain = 1.02;  // and the slot is a page, beside 128 x 128
 constexpr double kLastResort = 0.01;
 constexpr double kUnlikely = 0.5;
 constexpr int kMostOfSplit = 184;  // registers for S, P and O of a thread
@@ -152,16 +154,32 @@ bool spills(const Config& c) {
   return c.facts.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
 }
 
+/// Long prefills whose tiles are passed on, and whose rows see all keys of their sequence.
+bool sees_all_of_ragged(const Config& c) {
+  return fmha::passes_tiles(c) && !fmha::is_dealt(c) && c.facts.mask == Mask::none && c.facts.window == Window::none;
+}
+
 /// What is left of the speed where a page comes in parts, because it and a block share few keys.
 double share_of_boxes(const Config& c) {
   if (c.facts.kv_layout != KvLayout::paged || c.kv_copy != KvCopy::tma) return 1;
+  const double of_half = sees_all_of_ragged(c) ? kSmallBoxOfAll : kSmallBoxShare;
   double share = 1;
-  for (int keys = fmha::box_keys(c); keys < std::min(c.facts.page_size, 64); keys *= 2) share *= kSmallBoxShare;
+  for (int keys = fmha::box_keys(c); keys < std::min(c.facts.page_size, 64); keys *= 2) share *= of_half;
   return share;
+}
+
+constexpr Tile kTileOfPages{128, 128, 192, 64, 3};
+
+/// Three slots of whole pages of 64 keys, in tiles of 192 rows: where smaller boxes cost most.
+bool has_blocks_of_pages(const Config& c) {
+  return sees_all_of_ragged(c) && c.facts.kv_layout == KvLayout::paged && c.facts.page_size >= 64 &&
+         c.facts.head_dim == kTileOfPages.head_dim && c.facts.head_dim_v == kTileOfPages.head_dim_v &&
+         c.tile_m == kTileOfPages.tile_m && c.tile_n == kTileOfPages.tile_n && c.stages == kTileOfPages.stages;
 }
 
 /// What a third slot gains over two where keys lie in places, in tiles of 192 rows: bench/results/fmha-serving.md.
 double share_of_slots(const Config& c) {
+  if (has_blocks_of_pages(c)) return kWholePagesGain;
   return c.facts.kv_layout != KvLayout::dense && c.tile_m == 192 && c.stages == 3 ? kThirdSlotGain : 1;
 }
 
@@ -179,7 +197,7 @@ bool is_modelled(const Config& c) {
   const bool is_small = c.facts.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
                         (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
   const std::span<const Tile> tiles = tiles_of(c.facts);
-  return is_small || std::any_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
+  return is_small || has_blocks_of_pages(c) || std::any_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
            return tile.head_dim == c.facts.head_dim && tile.head_dim_v == c.facts.head_dim_v &&
                   tile.tile_m == c.tile_m && tile.tile_n == c.tile_n && tile.stages == c.stages;
          });
@@ -294,6 +312,8 @@ std::vector<Config> FmhaOperator::candidates(const Fmha& asked) {
     for (const Tile& tile : tiles)
       if (is_own(tile)) list.push_back(config_of(problem, tile, swizzle));
   }
+  const Config of_pages = config_of(problem, kTileOfPages, widest);
+  if (has_blocks_of_pages(of_pages)) list.push_back(of_pages);
   for (const Tile& tile : tiles)
     if (!is_own(tile)) list.push_back(config_of(problem, tile, widest));
   return list;
