@@ -35,7 +35,7 @@ namespace tessera::fmha {
 
 inline constexpr int kTransposingWarps = 2;
 inline constexpr int kLowered = 6;  // powers of two; the slack of a reference is 8
-inline constexpr int kKeysOfPromotion = 1024;
+inline constexpr int kKeysOfPromotion = 1920;
 inline constexpr int kPromotedShift = 6;  // powers of two between a row's sum and its factor: fmha/promoted.cuh
 
 // Of a transposed block: the widest whose span divides its keys.

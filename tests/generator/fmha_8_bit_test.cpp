@@ -87,12 +87,12 @@ TEST_CASE("e4m3 attention: o has 16 bits, factors of q, k and v, maps of 8 bits"
         "tessera_fmha_sm90a_d128_192x96_s2_sw128_full_e4m3_to_f16_promote0");
 }
 
-TEST_CASE("e4m3 attention: the default of every head_dim, promoted after 1,024 keys at most") {
+TEST_CASE("e4m3 attention: the default of every head_dim, promoted after 1,920 keys at most") {
   for (const auto& [head_dim, head_dim_v] : {std::pair("64", "64"), std::pair("128", "128"), std::pair("192", "128"),
                                              std::pair("192", "192"), std::pair("256", "256")}) {
     const fmha::Config c = config_of({{"head_dim", head_dim}, {"head_dim_v", head_dim_v}});
-    CHECK(c.promote_every > 1024 - c.tile_n);
-    CHECK(c.promote_every <= 1024);
+    CHECK(c.promote_every > 1920 - c.tile_n);
+    CHECK(c.promote_every <= 1920);
     CHECK(c.promote_every % c.tile_n == 0);
     const fmha::Config paged =
         config_of({{"head_dim", head_dim}, {"head_dim_v", head_dim_v}, {"kv_layout", "paged"}, {"page_size", "16"}});
