@@ -158,6 +158,36 @@ const std::map<std::string, const char*>& reasons() {
   return known;
 }
 
+/// The same of kernels whose names have a part: elsewhere these kinds are to be seen.
+struct ReasonOfKernels {
+  const char* part;
+  const char* kind;
+  const char* reason;
+};
+constexpr ReasonOfKernels kReasonsOfKernels[] = {
+    {"kve4m3_v_is_k", "drop wgmma.commit_group",
+     "of a step whose products the next group has then: that one is waited for before sums are read"},
+    {"kve4m3_v_is_k", "drop wgmma.wait_group",
+     "of the step that read registers of A: PTX has others for each step, so that a later wait is in time; the "
+     "assembler's are the kernel's matter"},
+    {"kve4m3_v_is_k", "wgmma.wait_group: one more in flight",
+     "of the step that read registers of A: PTX has others for each step, so that a later wait is in time; the "
+     "assembler's are the kernel's matter"},
+    {"kve4m3_v_is_k", "ex2: an exponent more", "of rows of a tile that are nobody's"},
+    {"pack4_split", "drop mbarrier.arrive",
+     "of last factors where keys are split: O leaves un-normalised, and nobody waits for them"},
+    {"pack4_split", "mbarrier.init: one arrival more",
+     "of last factors where keys are split: O leaves un-normalised, and nobody waits for them"},
+};
+
+/// Why faults of this kind may survive in a kernel, or null.
+const char* reason_of(const std::string& kernel, const std::string& kind) {
+  for (const ReasonOfKernels& known : kReasonsOfKernels)
+    if (kind == known.kind && kernel.find(known.part) != std::string::npos) return known.reason;
+  const auto found = reasons().find(kind);
+  return found == reasons().end() ? nullptr : found->second;
+}
+
 std::string table(const std::string& kernel, const std::map<std::string, Row>& rows) {
   int places = 0;
   int named = 0;
@@ -169,10 +199,10 @@ std::string table(const std::string& kernel, const std::map<std::string, Row>& r
     numbers += row.numbers;
     std::string names;
     for (const auto& [name, count] : row.names) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", name, count);
-    const auto reason = reasons().find(kind);
-    const std::string rest = row.survivors.empty()       ? ""
-                             : reason == reasons().end() ? "?"
-                                                         : fmt::format("{}: {}", row.survivors.size(), reason->second);
+    const char* const reason = reason_of(kernel, kind);
+    const std::string rest = row.survivors.empty() ? ""
+                             : reason == nullptr   ? "?"
+                                                   : fmt::format("{}: {}", row.survivors.size(), reason);
     lines += fmt::format("| {} | {} | {} | {} | {} |\n", kind, row.places, names, row.numbers, rest);
   }
   return fmt::format(
@@ -375,7 +405,7 @@ TEST_CASE("faults in our own kernels are caught") {
     const std::string& kernel = trial.subject->plan().kernel;
     for (const auto& [kind, row] : trial.rows)
       for (const int line : row.survivors)
-        CHECK_MESSAGE(reasons().count(kind) > 0, kernel, ": ", kind, " at PTX line ", line, " is not seen");
+        CHECK_MESSAGE(reason_of(kernel, kind) != nullptr, kernel, ": ", kind, " at PTX line ", line, " is not seen");
     page += table(kernel, trial.rows);
   }
   if (writes_page) write_file(TESSERA_SOURCE_DIR "/docs/mutations.md", page);
