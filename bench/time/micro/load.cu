@@ -12,40 +12,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "micro.cuh"
 #include "wgmma_forms.h"
-
-#define CHECK(x)                                                                            \
-  do {                                                                                      \
-    cudaError_t error_ = (x);                                                               \
-    if (error_ != cudaSuccess) {                                                            \
-      printf("{\"failed\": \"%s\", \"line\": %d}\n", cudaGetErrorString(error_), __LINE__); \
-      fflush(stdout);                                                                       \
-      exit(1);                                                                              \
-    }                                                                                       \
-  } while (0)
 
 namespace {
 
-using U64 = unsigned long long;
 constexpr int kSmem = 200 * 1024;
 
-__device__ __forceinline__ long long now() {
-  long long t;
-  asm volatile("mov.u64 %0, %%clock64;" : "=l"(t)::"memory");
-  return t;
-}
-__device__ __forceinline__ U64 nanoseconds() {
-  U64 t;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");
-  return t;
-}
-__device__ __forceinline__ unsigned smem_of(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
-__device__ __forceinline__ unsigned mix(unsigned x) {
-  x ^= x >> 16, x *= 0x7feb352d, x ^= x >> 15, x *= 0x846ca68b, x ^= x >> 16;
-  return x;
-}
 /// A bf16 that is about normal (sum of uniform numbers), or a byte of e4m3 in a like range.
 __device__ unsigned random_bf16(unsigned i) {
   float sum = -2;

@@ -15,31 +15,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "micro.cuh"
 #include "wgmma_forms.h"
-
-#define CHECK(x)                                                                            \
-  do {                                                                                      \
-    cudaError_t error_ = (x);                                                               \
-    if (error_ != cudaSuccess) {                                                            \
-      printf("{\"failed\": \"%s\", \"line\": %d}\n", cudaGetErrorString(error_), __LINE__); \
-      fflush(stdout);                                                                       \
-      exit(1);                                                                              \
-    }                                                                                       \
-  } while (0)
 
 namespace {
 
-using U64 = unsigned long long;
 constexpr int kSmem = 200 * 1024;
 
-__device__ __forceinline__ long long now() {
-  long long t;
-  asm volatile("mov.u64 %0, %%clock64;" : "=l"(t)::"memory");
-  return t;
-}
-__device__ __forceinline__ unsigned smem_of(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 __device__ __forceinline__ void init_barrier(unsigned bar, unsigned count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }

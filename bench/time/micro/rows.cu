@@ -14,22 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(x)                                                    \
-  do {                                                              \
-    const int error_ = static_cast<int>(x);                         \
-    if (error_ != 0) {                                              \
-      printf("{\"failed\": %d, \"line\": %d}\n", error_, __LINE__); \
-      exit(1);                                                      \
-    }                                                               \
-  } while (0)
+#include "micro.cuh"
 
 namespace {
 
 constexpr int kRows = 128, kSlots = 4;
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 
 __device__ __forceinline__ void load(unsigned to, const CUtensorMap* map, int row, unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -64,14 +53,14 @@ __global__ void loads(const __grid_constant__ CUtensorMap map, long long* out, i
   __shared__ __align__(8) unsigned long long barriers[kSlots];
   const unsigned bytes = static_cast<unsigned>(row_bytes * planes) * kRows;
   for (int i = 0; i < kSlots; ++i)
-    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(&barriers[i])) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(smem_of(&barriers[i])) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   long long begin = 0;
   for (int i = 0; i < count + kSlots; ++i) {
-    const unsigned barrier = shared_address(&barriers[i % kSlots]);
+    const unsigned barrier = smem_of(&barriers[i % kSlots]);
     if (i >= kSlots) wait(barrier, (i / kSlots - 1) & 1);
     if (i == 2 * kSlots) begin = clock64();  // the lines are in the L2
-    const unsigned to = shared_address(memory) + static_cast<unsigned>(i % kSlots) * 128 * kRows;
+    const unsigned to = smem_of(memory) + static_cast<unsigned>(i % kSlots) * 128 * kRows;
     if (i < count && planes == 1) load(to, &map, i % 2 * kRows, barrier, bytes);
     if (i < count && planes > 1) load_planes(to, &map, i % 2 * kRows, barrier, bytes);
   }

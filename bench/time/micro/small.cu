@@ -12,29 +12,12 @@
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(x)                                                                            \
-  do {                                                                                      \
-    cudaError_t error_ = (x);                                                               \
-    if (error_ != cudaSuccess) {                                                            \
-      printf("{\"failed\": \"%s\", \"line\": %d}\n", cudaGetErrorString(error_), __LINE__); \
-      fflush(stdout);                                                                       \
-      exit(1);                                                                              \
-    }                                                                                       \
-  } while (0)
+#include "micro.cuh"
 
 namespace {
 
-using U64 = unsigned long long;
 constexpr int kSmem = 200 * 1024, kThreads = 384, kPiece = 16384;
 
-__device__ __forceinline__ U64 nanoseconds() {
-  U64 t;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");
-  return t;
-}
-__device__ __forceinline__ unsigned smem_of(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 __device__ __forceinline__ void wait(unsigned bar, unsigned parity) {
   unsigned ok = 0;
   while (ok == 0)

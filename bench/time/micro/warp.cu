@@ -7,22 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(x)                                                                            \
-  do {                                                                                      \
-    cudaError_t error_ = (x);                                                               \
-    if (error_ != cudaSuccess) {                                                            \
-      printf("{\"failed\": \"%s\", \"line\": %d}\n", cudaGetErrorString(error_), __LINE__); \
-      exit(1);                                                                              \
-    }                                                                                       \
-  } while (0)
+#include "micro.cuh"
 
 namespace {
-
-__device__ __forceinline__ long long now() {
-  long long t;
-  asm volatile("mov.u64 %0, %%clock64;" : "=l"(t)::"memory");
-  return t;
-}
 
 enum class Type { bf16, f16_to_f16, tf32, e4m3, s8 };
 const char* const kNames[] = {"bf16 m16n8k16", "f16 to f16 m16n8k16", "tf32 m16n8k8", "e4m3 m16n8k32", "s8 m16n8k32"};
