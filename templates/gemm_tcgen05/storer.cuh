@@ -3,7 +3,8 @@
 //
 // An accumulator is free for the next tile as soon as its last columns are in registers; that is before they are
 // stored, so that the products of one tile run while the other leaves; with one accumulator a thread takes its whole
-// row before it stores anything. In a pair both CTAs' warps say so to the even CTA, which issues the products.
+// row before it stores anything. Of two that overlap the columns that both have leave first, and the next tile's
+// products wait for those alone. In a pair both CTAs' warps say so to the even CTA, which issues the products.
 #pragma once
 
 #include "common/ring.cuh"
@@ -150,7 +151,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
   const int warp = static_cast<int>(threadIdx.x) / 32 - kFirstStoreWarp;
   Epilogue<C> epilogue{p, smem, warp};
   const Barriers barriers = gemm_tcgen05::barriers(C, smem);
-  common::RingPosition<C.accumulators> sums;
+  common::RingPosition<sum_phases(C)> sums;
   constexpr int kPanel = panel_columns(C);
   const int first_column = schedule.k_part() * stored_columns(C);
   const typename QuantizerOf<C>::type quantizer{p, columns_of_d(C, p.n)};
@@ -161,7 +162,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
     if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_matrix;
     ptx::mbarrier_wait_parity(barriers.sums_full[sums.slot], sums.parity);
     ptx::tcgen05_fence_after_thread_sync();
-    const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + sums.slot * sum_columns(C);
+    const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + first_sum<C>(sums.slot, sums.parity);
     if constexpr (takes_whole_rows(C)) {
       store_whole_rows<C>(epilogue, from, barriers.sums_empty[sums.slot], schedule.even_rank(), tile.a_row + warp * 32,
                           tile.b_row, tile.a_matrix);
@@ -174,8 +175,12 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
       ptx::cluster_arrive();
       ptx::cluster_wait();
     }
+    constexpr int kPanels = stored_columns(C) / kPanel;
+    // The first of two that overlap ends with what both have.
+    const bool is_backwards = do_sums_overlap(C) && sums.parity == 0;
 #pragma unroll 1
-    for (int column = 0; column < stored_columns(C); column += kPanel) {
+    for (int panel = 0; panel < kPanels; ++panel) {
+      const int column = (is_backwards ? kPanels - 1 - panel : panel) * kPanel;
       float v[kPanel];
       float up[kPanel];
       if constexpr (C.split_k > 1) {
@@ -186,7 +191,7 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
         } else {
           load_gated<C>(v, up, from, column);
         }
-        if (column + kPanel == stored_columns(C)) release_sums<C>(barriers.sums_empty[sums.slot], schedule.even_rank());
+        if (panel + 1 == panels_until_free(C)) release_sums<C>(barriers.sums_empty[sums.slot], schedule.even_rank());
       }
       const int b_row = columns_of_d(C, tile.b_row);
       const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;

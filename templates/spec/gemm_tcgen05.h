@@ -60,13 +60,10 @@
 // Made after the PTX manual, checked by ptxas and by the emulator of this project; no Blackwell device has run it.
 #pragma once
 
-#include "spec/gemm_tcgen05_facts.h"
+#include "spec/gemm_tcgen05_config.h"
 #include "spec/kernel_parts.h"
 #include "spec/limits.h"
-#include "spec/product_facts.h"
 #include "spec/product_walk.h"
-#include "spec/smem_descriptor.h"
-#include "tessera/spec/instruction_descriptor.h"
 #include "tessera/spec/types.h"
 
 namespace tessera::gemm_tcgen05 {
@@ -76,182 +73,16 @@ using common::Role;
 using common::SmemRegion;
 using TmaBox = common::TmaBox<3>;
 
-// One specialisation. A structural type: it is a template parameter of the device code.
-struct Config {
-  ProductFacts facts;
-  int tile_m = 128;      // rows of A that a CTA works on at a time
-  int tile_n = 128;      // rows of B
-  int stages = 5;        // slots of the ring
-  int accumulators = 2;  // tiles in Tensor Memory
-  int cluster_m = 1;     // 2: a pair of CTAs; 4: two pairs that share rows of B
-  int cluster_n = 1;  // 2: a pair of CTAs, with operands that have changed places; else two pairs that share rows of A
-  int split_k = 1;    // CTAs that share the K of a tile
-  int raster = 8;     // tiles of clusters along M that are walked before the next one along N
-
-  TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;
-};
-
-// The limits of sm_100a that the rules use.
-inline constexpr int kMaxStages = 16;
-inline constexpr int kMaxClusterSize = 8;
-inline constexpr int kStagingSlots = 2;    // for each storing warp
-inline constexpr int kStoreRows = 32;      // lanes of a warp
-inline constexpr int kFirstStoreWarp = 4;  // warps 0 to 3: load, multiply, allocate, idle
-inline constexpr int kStoreWarps = 4;
-
-// Why a Config is illegal. The comment says what `found` and `bound` of the verdict are.
-enum class Rule {
-  ok,
-  operand_pair,               // A's type; B's type
-  output_type,                // bytes of D's type; 4
-  finished_sums,              // 1; 0
-  layout_of_narrow,           // bits of a value; 8
-  layout_of_groups,           // 1; 0
-  gate_and_addend,            // 1; 0
-  interleave_not_dividing,    // interleave; columns of D that are stored at a time
-  few_rows_of_gate,           // tile_m; 128
-  split_k_of_gate,            // split_k; 1
-  split_k_of_groups,          // split_k; 1
-  part_of_block,              // columns of D that a CTA stores; the block that they must be a multiple of
-  tile_m_out_of_range,        // tile_m; 128
-  tile_n_of_few_rows,         // tile_n; 128, which it must be with tile_m < 128
-  columns_not_multiple,       // the smaller operand's rows of a tile; the multiple that they must be
-  columns_out_of_range,       // the same; 256 (N of the instruction)
-  part_of_panel,              // rows of an operand that a CTA loads; the rows of a panel, MN-major
-  stages_out_of_range,        // stages; 16
-  accumulators_out_of_range,  // accumulators; 2
-  cluster_m_out_of_range,     // cluster_m; the most that is allowed, of 1, 2 and 4
-  cluster_n_out_of_range,     // cluster_n; the most that is allowed
-  split_k_out_of_range,       // split_k; 8
-  split_k_of_pair,            // split_k; 1
-  part_of_d_too_small,        // columns of TMEM that a CTA stores; 16
-  partial_sums_exceed_ring,   // bytes of a tile in fp32; bytes of the ring
-  raster_out_of_range,        // raster; 1,024
-  tensor_memory_exceeded,     // columns; 512
-  shared_memory_exceeded,     // bytes; 232,448
-};
-
-// As spec/gemm_tcgen05_facts.h has them.
-TESSERA_HD constexpr ProductTiles tiles(const Config& c) {
-  return {c.tile_m, c.tile_n, c.cluster_m, c.cluster_n, c.split_k};
-}
-TESSERA_HD constexpr Tcgen05Kind kind(const Config& c) { return kind(c.facts); }
-TESSERA_HD constexpr bool stores_sums(const Config& c) { return stores_sums(c.facts); }
-TESSERA_HD constexpr bool is_quantized(const Config& c) { return is_quantized(c.facts); }
-TESSERA_HD constexpr int columns_of_d(const Config& c, int n) { return columns_of_d(c.facts, n); }
-TESSERA_HD constexpr int smem_bits(const Config& c) { return smem_bits(c.facts); }
-TESSERA_HD constexpr int tile_k(const Config& c) { return tile_k(c.facts); }
-TESSERA_HD constexpr int chunk_k(const Config& c) { return chunk_k(c.facts); }
-TESSERA_HD constexpr bool is_swapped(const Config& c) { return is_swapped(tiles(c)); }
-TESSERA_HD constexpr int pair_size(const Config& c) { return pair_size(tiles(c)); }
-TESSERA_HD constexpr int columns(const Config& c) { return columns(tiles(c)); }
-TESSERA_HD constexpr int column_rows(const Config& c) { return column_rows(tiles(c)); }
-
-TESSERA_HD constexpr bool is_scaled(const Config& c) { return layout::is_block_scaled(kind(c)); }
-TESSERA_HD constexpr bool is_integer(const Config& c) { return kind(c) == Tcgen05Kind::i8; }
-// An fp32 factor for each operand: of 8-bit tensors, and NVFP4's.
-TESSERA_HD constexpr bool has_tensor_scales(const Config& c) {
-  return kind(c) == Tcgen05Kind::f8f6f4 || kind(c) == Tcgen05Kind::mxf4nvf4 || (is_integer(c) && !stores_sums(c));
-}
-TESSERA_HD constexpr int products(const Config& c) { return c.facts.gate == Gate::dual ? 2 : 1; }
-TESSERA_HD constexpr int cluster_size(const Config& c) { return c.cluster_m * c.cluster_n * c.split_k; }
-// Pairs in a cluster, and those that have the same rows of an operand.
-TESSERA_HD constexpr int pairs(const Config& c) { return c.cluster_m * c.cluster_n / pair_size(c); }
-TESSERA_HD constexpr int sharing_pairs(const Config& c, bool is_of_lanes) {
-  return is_swapped(c) ? 1 : is_of_lanes ? c.cluster_n : c.cluster_m / pair_size(c);
-}
-TESSERA_HD constexpr int num_threads(const Config&) { return 32 * (kFirstStoreWarp + kStoreWarps); }
-
-TESSERA_HD constexpr OperandType lane_type(const Config& c) { return is_swapped(c) ? c.facts.b_type : c.facts.a_type; }
-TESSERA_HD constexpr OperandType column_type(const Config& c) {
-  return is_swapped(c) ? c.facts.a_type : c.facts.b_type;
-}
-TESSERA_HD constexpr Layout operand_layout(const Config& c, bool is_of_lanes) {
-  return is_of_lanes == is_swapped(c) ? c.facts.b_layout : c.facts.a_layout;
-}
-TESSERA_HD constexpr bool is_mn_major(const Config& c, bool is_of_lanes) {
-  return operand_layout(c, is_of_lanes) == Layout::mn_major;
-}
-// Columns of D that one CTA stores.
-TESSERA_HD constexpr int stored_columns(const Config& c) { return columns_of_d(c, columns(c)) / c.split_k; }
-// Columns of TMEM of all products of a tile.
-TESSERA_HD constexpr int sum_columns(const Config& c) { return products(c) * columns(c); }
-
-// An MN-major operand comes in panels of 128 bytes of its rows' dimension, a step of K tall: as many elements wide as
-// tall. The swizzle of fp32 values, of which an instruction takes them in units of 32 bytes, repeats after 4 rows.
-TESSERA_HD constexpr int panel_rows(const Config& c) { return tile_k(c); }
-TESSERA_HD constexpr int panel_bytes(const Config& c) { return tile_k(c) * kStepBytes; }
-TESSERA_HD constexpr bool has_wide_atoms(const Config& c, bool is_of_lanes) {
-  return is_mn_major(c, is_of_lanes) && kind(c) == Tcgen05Kind::tf32;
-}
-TESSERA_HD constexpr layout::SmemDescriptor operand_descriptor(const Config& c, bool is_of_lanes) {
-  const bool is_wide = has_wide_atoms(c, is_of_lanes);
-  layout::SmemDescriptor d;
-  d.leading_bytes = is_mn_major(c, is_of_lanes) ? panel_bytes(c) : 16;
-  d.stride_bytes = (is_wide ? 4 : 8) * kStepBytes;
-  d.layout = is_wide ? layout::SmemLayout::b128_atom_32b : layout::SmemLayout::b128;
-  return d;
-}
-// From one instruction's part of K to the next.
-TESSERA_HD constexpr int chunk_stride_bytes(const Config& c, bool is_of_lanes) {
-  return is_mn_major(c, is_of_lanes) ? chunk_k(c) * kStepBytes : kChunkBytes;
-}
-// Of an operand whose values are unpacked on their way to shared memory.
-TESSERA_HD constexpr bool is_padded(const Config& c, OperandType type) { return operand_bits(type) < smem_bits(c); }
-// Rows of an operand that a CTA loads, for itself and the CTA of the other pair where they share them.
-TESSERA_HD constexpr int loaded_rows(const Config& c, bool is_of_lanes) {
-  return (is_of_lanes ? kLanes : column_rows(c)) / sharing_pairs(c, is_of_lanes);
-}
-// Bytes that a copy of `rows` rows of one step counts at its barrier: those that it reads.
-TESSERA_HD constexpr int operand_bytes(const Config& c, OperandType type, int rows) {
-  return rows * kStepBytes / smem_bits(c) * operand_bits(type);
-}
-
-// Scales: elements of a block, tiles of 4 blocks in a step, tiles of 128 rows that a tile's columns may touch.
-TESSERA_HD constexpr int scale_block(const Config& c) { return kind(c) == Tcgen05Kind::mxf4nvf4 ? 16 : 32; }
-TESSERA_HD constexpr int scale_tiles(const Config& c) { return tile_k(c) / scale_block(c) / kTileBlocks; }
-TESSERA_HD constexpr int column_blocks(const Config& c) { return (columns(c) + kTileRows - 1) / kTileRows; }
-// The rows of scales of one operand in one step: 512 bytes for each tile.
-TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int row_blocks) {
-  return is_scaled(c) ? row_blocks * scale_tiles(c) * kTileBytes : 0;
-}
-// CTAs that want the same scales and load a part of them each, if there are as many parts: in a cluster of two pairs.
-// Those of the columns are wanted whole by both CTAs of a pair.
-TESSERA_HD constexpr int scale_sharers(const Config& c, bool is_of_lanes) {
-  return pairs(c) == 1 ? 1 : sharing_pairs(c, is_of_lanes) * (is_of_lanes ? 1 : pair_size(c));
-}
-// Parts of one step's scales: first by row blocks, then by tiles along K.
-TESSERA_HD constexpr int scale_parts_of_rows(const Config& c, bool is_of_lanes) {
-  const int row_blocks = is_of_lanes ? 1 : column_blocks(c), sharers = scale_sharers(c, is_of_lanes);
-  return sharers < row_blocks ? sharers : row_blocks;
-}
-TESSERA_HD constexpr int scale_parts_of_k(const Config& c, bool is_of_lanes) {
-  const int sharers = scale_sharers(c, is_of_lanes) / scale_parts_of_rows(c, is_of_lanes);
-  return sharers < scale_tiles(c) ? sharers : scale_tiles(c);
-}
-// Columns of TMEM that the scales of one step take: four for each tile.
-TESSERA_HD constexpr int scale_columns(const Config& c) {
-  return is_scaled(c) ? 4 * scale_tiles(c) * (1 + products(c) * column_blocks(c)) : 0;
-}
-// Steps whose scales are in TMEM at a time: as many as the ring has, where there is room.
-TESSERA_HD constexpr int scale_slots(const Config& c) {
-  if (!is_scaled(c)) return 0;
-  const int room = (kTmemColumns - c.accumulators * sum_columns(c)) / scale_columns(c);
-  return room < c.stages ? room : c.stages;
-}
-// Where a scale's tile holds blocks past K, in the step that K ends in, an instruction would read them.
-TESSERA_HD constexpr bool reads_past_k(const Config& c) { return layout::is_four_bit(kind(c)); }
-
 struct TmemLayout {
-  int accumulators = 0;  // first column of each: i * sum_columns(): [product][columns]
-  int scales = 0;        // first column: [slot][lanes' tiles, then [product][tile][row block] of the other side][4]
+  int accumulators = 0;  // first column of each: i * sum_stride(): [product][columns]
+  int scales = 0;        // first column: [slot][lanes' tile, then [product][row block] of the other side][4]
   int used = 0;
   int allocated = 0;  // the power of two that tcgen05.alloc takes
 };
 
 TESSERA_HD constexpr TmemLayout tmem_layout(const Config& c) {
   TmemLayout map;
-  map.scales = c.accumulators * sum_columns(c);
+  map.scales = all_sum_columns(c);
   map.used = map.scales + scale_slots(c) * scale_columns(c);
   map.allocated = 32;
   while (map.allocated < map.used) map.allocated *= 2;
@@ -262,7 +93,6 @@ TESSERA_HD constexpr TmemLayout tmem_layout(const Config& c) {
 TESSERA_HD constexpr int scale_id(const Config& c, int chunk) {
   return kind(c) == Tcgen05Kind::mxf4nvf4 ? 0 : kind(c) == Tcgen05Kind::mxf4 ? chunk % 2 * 2 : chunk;
 }
-TESSERA_HD constexpr int scale_tile(const Config& c, int chunk) { return chunk * scale_tiles(c) / kChunks; }
 
 TESSERA_HD constexpr layout::InstructionDescriptor instruction(const Config& c, int chunk) {
   layout::InstructionDescriptor d;
@@ -312,15 +142,23 @@ struct SmemLayout {
   int alignment = 1024;
 };
 
-TESSERA_HD constexpr bool has_scale_barriers(const Config& c) { return is_scaled(c) && pair_size(c) == 2; }
+// A pair that may have to mend scales.
+TESSERA_HD constexpr bool has_scale_barriers(const Config& c) {
+  return is_scaled(c) && pair_size(c) == 2 && reads_past_k(c);
+}
+
+// Tiles whose sums have barriers of their own. Where they overlap a tile's products follow what the last one's sums
+// leave first, as with one accumulator.
+TESSERA_HD constexpr int sum_phases(const Config& c) { return do_sums_overlap(c) ? 1 : c.accumulators; }
 
 struct Barriers {
   BarrierRow full;         // [stages]
   BarrierRow empty;        // [stages]
-  BarrierRow scales;       // [stages], block-scaled pairs only
+  BarrierRow scales;       // [stages], with has_scale_barriers() only
   BarrierRow peer_scales;  // [stages], likewise
-  BarrierRow sums_full;    // [accumulators]
-  BarrierRow sums_empty;   // [accumulators]
+  BarrierRow scales_read;  // [scale_slots], where the multiplying warp waits for them
+  BarrierRow sums_full;    // [sum_phases]
+  BarrierRow sums_empty;   // [sum_phases]
   int count = 0;           // of all
 };
 // The first one at `offset` of the shared memory at `smem`.
@@ -332,8 +170,9 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.empty = cursor.take(c.stages);
   b.scales = cursor.take(scale_barriers);
   b.peer_scales = cursor.take(scale_barriers);
-  b.sums_full = cursor.take(c.accumulators);
-  b.sums_empty = cursor.take(c.accumulators);
+  b.scales_read = cursor.take(waits_for_scale_slots(c) ? scale_slots(c) : 0);
+  b.sums_full = cursor.take(sum_phases(c));
+  b.sums_empty = cursor.take(sum_phases(c));
   b.count = cursor.next.index;
   return b;
 }
@@ -428,8 +267,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.split_k > 1 && c.facts.grouping != Grouping::none) return {Rule::split_k_of_groups, c.split_k, 1};
   if (c.split_k > 1 && pair_size(c) > 1) return {Rule::split_k_of_pair, c.split_k, 1};
   if (columns_of_d(c, columns(c)) % (16 * c.split_k) != 0) return {Rule::part_of_d_too_small, stored_columns(c), 16};
-  const int sums = c.accumulators * sum_columns(c);
-  const int least_scales = is_scaled(c) ? 2 * scale_columns(c) : 0;
+  const int sums = all_sum_columns(c);
+  const int least_scales = least_scale_columns(c);
   if (sums + least_scales > kTmemColumns) return {Rule::tensor_memory_exceeded, sums + least_scales, kTmemColumns};
   const SmemLayout map = smem_layout(c);
   const int ring_bytes = map.lanes.bytes + map.columns.bytes;
@@ -452,9 +291,15 @@ TESSERA_HD constexpr bool takes_whole_rows(const Config& c) {
   return c.accumulators == 1 && !is_swapped(c) && c.split_k == 1 && c.facts.gate == Gate::none && !is_quantized(c) &&
          c.facts.c == Addend::none && dtype_bytes(c.facts.d_dtype) == 2;
 }
-// Two tiles in TMEM where there is room for both, beside scales.
-TESSERA_HD constexpr int most_accumulators(const Config& c) {
-  return 2 * sum_columns(c) + 2 * scale_columns(c) <= kTmemColumns ? 2 : 1;
+// Two tiles in TMEM where there is room for both beside scales, if need be for a part of the second.
+TESSERA_HD constexpr int most_accumulators(Config c) {
+  c.accumulators = 2;
+  return all_sum_columns(c) + least_scale_columns(c) <= kTmemColumns ? 2 : 1;
+}
+// Panels of D after which a tile's sums are free for the products that wait for them.
+TESSERA_HD constexpr int panels_until_free(const Config& c) {
+  const int panels = stored_columns(c) / panel_columns(c);
+  return do_sums_overlap(c) ? panels * kOverlapColumns / columns(c) : panels;
 }
 
 TESSERA_HD constexpr gemm::ProductWalk walk(const Config& c) {

@@ -92,8 +92,27 @@ TEST_CASE("tcgen05 products: what memory holds") {
   const Config nvfp4{.facts = {.a_type = OperandType::nvfp4, .b_type = OperandType::nvfp4}, .tile_n = 192, .stages = 4};
   CHECK(gemm_tcgen05::tile_k(nvfp4) == 256);
   CHECK(gemm_tcgen05::scale_tiles(nvfp4) == 4);
-  CHECK(gemm_tcgen05::scale_columns(nvfp4) == 16 + 32);
-  CHECK(gemm_tcgen05::scale_slots(nvfp4) == 2);  // 512 - 2 * 192 columns
+  CHECK(gemm_tcgen05::scale_columns(nvfp4) == 4 + 8);
+  CHECK(gemm_tcgen05::scale_slots(nvfp4) == 10);  // 512 - 2 * 192 columns
+  CHECK(gemm_tcgen05::waits_for_scale_slots(nvfp4));
+  CHECK(!gemm_tcgen05::do_sums_overlap(nvfp4));
+  // Of 256 columns there is room for one tile and three quarters of another; what both have is two panels of fp32.
+  Config wide = nvfp4;
+  wide.tile_n = 256;
+  wide.stages = 3;
+  CHECK(gemm_tcgen05::do_sums_overlap(wide));
+  CHECK(gemm_tcgen05::all_sum_columns(wide) == 192 + 256);
+  CHECK(gemm_tcgen05::scale_slots(wide) == 5);
+  CHECK(gemm_tcgen05::tmem_layout(wide).used == 448 + 60);
+  CHECK(gemm_tcgen05::sum_phases(wide) == 1);
+  CHECK(gemm_tcgen05::panels_until_free(wide) == 1);
+  CHECK(gemm_tcgen05::why_invalid(wide).ok());
+  wide.facts.d_dtype = DType::f32;
+  CHECK(gemm_tcgen05::panels_until_free(wide) == 2);
+  wide.accumulators = 1;
+  CHECK(!gemm_tcgen05::do_sums_overlap(wide));
+  CHECK(!gemm_tcgen05::waits_for_scale_slots(wide));
+  CHECK(gemm_tcgen05::panels_until_free(wide) == 8);
   const Config mxfp8{.facts = {.a_type = OperandType::mxfp8_e4m3, .b_type = OperandType::mxfp4}, .tile_n = 128};
   CHECK(gemm_tcgen05::tile_k(mxfp8) == 128);
   CHECK(gemm_tcgen05::scale_columns(mxfp8) == 8);
@@ -253,8 +272,8 @@ TEST_CASE("tcgen05 products: every rule says value, bound and remedy") {
   CHECK(says({{"d_dtype", "mxfp4"}, {"tile_n", "48"}}) ==
         "48 columns of d a tile, a multiple of 32 needed (the block that shares a scale)");
   CHECK(says({{"raster", "2000"}}) == "raster 2,000, 1 to 1,024 allowed");
-  CHECK(says({{"dtype", "nvfp4"}, {"tile_n", "256"}, {"accumulators", "2"}}) ==
-        "608 columns of Tensor Memory for sums and scales, 512 allowed: take one accumulator");
+  CHECK(says({{"dtype", "nvfp4"}, {"gate", "dual"}, {"tile_n", "128"}, {"accumulators", "2"}}) ==
+        "572 columns of Tensor Memory for sums and scales, 512 allowed: take one accumulator");
   CHECK(says({{"tile_n", "256"}, {"stages", "5"}}) == "278,632 bytes of shared memory, 232,448 allowed: drop a stage");
 }
 

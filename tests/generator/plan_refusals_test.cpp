@@ -94,7 +94,7 @@ TEST_CASE("an illegal pin is refused with the rule that it breaks") {
   CHECK(all.notes.front().ends_with(" more candidates for the same reason"));
   const Refusal product = refusal("gemm", {{"arch", "sm_100a"}, {"dtype", "nvfp4"}, {"cluster_m", "3"}});
   CHECK(product.message ==
-        "gemm nvfp4, tile 128x256, 5 stages, 1 accumulator, pair along m: cluster_m 3, 1, 2 or 4 allowed (a pair of "
+        "gemm nvfp4, tile 128x256, 5 stages, 2 accumulators, pair along m: cluster_m 3, 1, 2 or 4 allowed (a pair of "
         "CTAs, or two that share b)");
   REQUIRE(product.notes.size() == 2);
   CHECK(product.notes[0] == "19 more candidates for the same reason");
