@@ -14,9 +14,9 @@
 namespace tessera::emulator {
 namespace {
 
-constexpr const char* kCauseNames[kCauses] = {"issue",       "arithmetic",  "exponent unit", "shared memory",
-                                              "memory",      "tensor core", "copy engine",   "mbarrier",
-                                              "CTA barrier", "cluster",     "copies",        "other"};
+constexpr const char* kCauseNames[kCauses] = {"issue",       "arithmetic",  "exponent unit", "shared memory", "memory",
+                                              "tensor core", "copy engine", "mbarrier",      "CTA barrier",   "cluster",
+                                              "other CTA",   "copies",      "other"};
 
 bool has_8_bit_type(const Instruction& in) {
   for (const char* type : {".e4m3", ".e5m2", ".s8", ".u8"})

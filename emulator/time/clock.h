@@ -35,10 +35,11 @@ enum class Cause : std::uint8_t {
   mbarrier,
   barrier,
   cluster,
+  other_cta,
   copies,
   other
 };
-inline constexpr std::size_t kCauses = 12;
+inline constexpr std::size_t kCauses = 13;
 const char* to_string(Cause cause);
 
 /// A share of what all multiprocessors have together, and what is known of the grid's traffic.
@@ -177,6 +178,8 @@ class Clock {
   double wavefronts(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);
   void touch_memory(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active, double time,
                     double& ready, Cause& cause);
+  bool reach_other_cta(WarpClock& warp, const Instruction& in, const AccessClass& access, Mask active,
+                       std::uint64_t first, double time, double& ready, Cause& cause);
   Cause cause_of(const InstructionCost& cost) const;
   double tensor_operation(const AsyncWork& work, SmClock& sm);
   double wgmma_interval(const Instruction& in) const;

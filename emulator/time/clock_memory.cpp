@@ -56,6 +56,7 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
       access.address == nullptr ? 0 : lane_address(*warp.warp, *access.address, std::countr_zero(active));
   const bool is_shared = cost.kind == CostKind::shared || access.space == AccessClass::Space::shared ||
                          (access.space == AccessClass::Space::generic && first - kSharedWindow < kWindowBytes);
+  if (is_shared && reach_other_cta(warp, in, access, active, first, time, ready, cause)) return;
   if (is_shared) {
     const double waves = wavefronts(warp, in, cost, active) * kBanks * 4 / gpu_.smem_bytes_per_clock;
     const double start = std::max(time, sm.shared);
@@ -100,6 +101,29 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
   ready = lines.count == 0 ? request(sm, time, first, bytes, false) : load_through_l1(sm, cost, lines, time);
   ready += first_access(sm);
   warp.now = std::max(warp.now, sm.l1.busy_until - gpu_.l1_latency);
+}
+
+// Loads and stores of another CTA's shared memory go over the way between multiprocessors: its multiprocessor sends
+// what is loaded, this one what is stored. The warp's first lane tells whose memory it is.
+bool Clock::reach_other_cta(WarpClock& warp, const Instruction& in, const AccessClass& access, Mask active,
+                            std::uint64_t first, double time, double& ready, Cause& cause) {
+  const Cta& own = *warp.warp->cta;
+  const auto rank = static_cast<std::uint32_t>(first) >> kRankShift;
+  const auto& ctas = own.cluster->ctas;
+  const bool names_cluster =
+      access.space == AccessClass::Space::generic || in.opcode.find("shared::cluster") != std::string_view::npos;
+  if (!names_cluster || access.address == nullptr || rank == own.rank || rank >= ctas.size()) return false;
+  const auto bytes = static_cast<double>(access.bytes) * std::popcount(active);
+  SmClock* sender = &sms_[static_cast<std::size_t>(warp.sm)];
+  if (!access.writes)
+    if (const auto found = sm_of_.find(ctas[rank].get()); found != sm_of_.end())
+      sender = &sms_[static_cast<std::size_t>(found->second)];
+  const double over = send_to_cluster(*sender, time, bytes);
+  cause = Cause::other_cta;
+  if (!access.writes) ready = over;
+  // As with the own shared memory: a short queue.
+  warp.now = std::max(warp.now, over - 2 * gpu_.cluster_store);
+  return true;
 }
 
 void TouchedLines::add(std::uint64_t address, std::uint32_t bytes) {

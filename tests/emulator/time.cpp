@@ -182,6 +182,29 @@ TEST_CASE("time: copies between the shared memories of a cluster have the rate o
         doctest::Approx(4096 / h200().cluster_bytes_per_clock).epsilon(0.02));
 }
 
+TEST_CASE("time: loads of another CTA's shared memory take the way between multiprocessors, of the own none") {
+  const auto cycles_of = [](int count, const std::string& rank) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    EmulatedDevice device(options);
+    const std::string text = entry("mov.u32 r5, %cluster_ctarank;\n" + rank +
+                                   "shl.b32 r4, r0, 4;\nadd.u32 r3, r1, r4;\nmapa.shared::cluster.u32 r4, r3, r5;\n"
+                                   "mov.f32 f0, 0f00000000;\nst.shared.v4.f32 [r3], {f0, f0, f0, f0};\n"
+                                   "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n" +
+                                   repeated("ld.shared::cluster.v4.f32 {f1, f2, f3, f4}, [r4];\n", count) +
+                                   "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n");
+    std::vector<std::uint32_t> values(1024);
+    const auto findings = tessera::testing::run_test_entry(device, text, values, 128, 2, 2);
+    for (const auto& finding : findings) CAPTURE(finding.message);
+    REQUIRE(findings.empty());
+    return device.take_times().at(0).cycles;
+  };
+  const auto each = [&](const std::string& rank) { return (cycles_of(100, rank) - cycles_of(60, rank)) / 40; };
+  CHECK(each("xor.b32 r5, r5, 1;\n") == doctest::Approx(128 * 16 / h200().cluster_bytes_per_clock).epsilon(0.03));
+  CHECK(each("") == doctest::Approx(128 * 16 / h200().smem_bytes_per_clock).epsilon(0.03));
+}
+
 TEST_CASE("time: a copy for both CTAs of a cluster takes the port of both multiprocessors") {
   const auto cycles_of = [](int count, const std::string& multicast) {
     DeviceOptions options;
