@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 M = [64, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048, 2560, 3072, 4096]
 N = [1024, 1536, 2048, 2560, 3072, 4096, 5120, 6144]
@@ -166,14 +166,15 @@ def predict(args: argparse.Namespace) -> None:
         done = {json.loads(text)["problem"] for text in open(args.out)}
     except FileNotFoundError:
         done = set()
+    def one(text: str) -> str:
+        problem = json.loads(text)
+        found = [{"pins": pins, **predicted(args.tessera, args.gpu, f"{problem['problem']} {pins}")} for pins in problem["pins"]]
+        return json.dumps({"problem": problem["problem"], "runs": found}) + "\n"
+
+    todo = [text for text in open(args.list) if json.loads(text)["problem"] not in done]
     with open(args.out, "a") as out, ThreadPoolExecutor(args.jobs) as pool:
-        for text in open(args.list):
-            one = json.loads(text)
-            if one["problem"] in done:
-                continue
-            found = pool.map(lambda pins: {"pins": pins, **predicted(args.tessera, args.gpu, f"{one['problem']} {pins}")},
-                             one["pins"])
-            out.write(json.dumps({"problem": one["problem"], "runs": list(found)}) + "\n")
+        for result in as_completed([pool.submit(one, text) for text in todo]):
+            out.write(result.result())
             out.flush()
 
 

@@ -1,49 +1,111 @@
 #!/usr/bin/env python3
-"""Holds predictions for programs of others against their times: others.py TESSERA GPU TIMES.jsonl PROGRAM [--json FILE]
+"""Holds predictions for programs of others against their times.
 
-TIMES.jsonl has a line {"line", "kernel", "time_us"} for each run of PROGRAM on that GPU (others/fast_cu.cu); "line" are
-its arguments behind the first, which is 0 here: one launch, whose time the emulator's clock tells."""
+others.py predict TESSERA GPU FOLDER OUT.jsonl     every run of others/programs.txt whose program is in FOLDER (others/build.sh)
+others.py measure FOLDER OUT.jsonl [--repeat N]    the same on the GPU here
+others.py judge PREDICTED.jsonl TIMES.jsonl
+
+A program's first argument is the number of timed launches: with 0 it launches once, and the emulator's clock tells how
+long that takes. Kernels of one launch (a second one that adds parts) count together."""
 
 import argparse
 import json
+import pathlib
 import statistics
 import subprocess
+import sys
 
 
-def predict(tessera: str, gpu: str, program: str, line: str) -> dict:
-    command = [tessera, "emulate", "--gpu", gpu.upper(), "--time", gpu, "--no-values", "--json", "--", program, "0", *line.split()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+def runs(folder: str) -> list[tuple[str, str]]:
+    """Programs that are there, each with the arguments of its runs."""
+    found = []
+    for line in (pathlib.Path(__file__).parent / "others" / "programs.txt").read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, _, _, arguments = (field.strip() for field in line.split("|"))
+            if (pathlib.Path(folder) / name).exists():
+                found += [(name, one.strip()) for one in arguments.split(";")]
+    return found
+
+
+def predict(args: argparse.Namespace) -> None:
     try:
-        return json.loads(done.stdout)["predicted"][-1]
-    except (ValueError, KeyError, IndexError):
-        print(f"# {line}: {(done.stdout + done.stderr).strip()[-300:]}")
-        return {}
+        done = {(row["program"], row["line"]) for row in map(json.loads, open(args.out))}
+    except FileNotFoundError:
+        done = set()
+    with open(args.out, "a") as out:
+        for name, line in runs(args.folder):
+            if (name, line) in done:
+                continue
+            command = [args.tessera, "emulate", "--gpu", args.gpu.upper(), "--time", args.gpu, "--no-values", "--json", "--",
+                       str(pathlib.Path(args.folder) / name), "0", *line.split()]
+            text = ""
+            try:
+                result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=args.limit)
+                text = result.stdout + result.stderr
+                found = json.loads(result.stdout)["predicted"]
+                if not found:
+                    raise ValueError
+            except (subprocess.TimeoutExpired, ValueError, KeyError):
+                print(f"# {name} {line}: no prediction: {' '.join(text.split())[:600]}", file=sys.stderr, flush=True)
+                continue
+            out.write(json.dumps({"program": name, "line": line, "predicted_us": sum(one["time_us"] for one in found),
+                                  "launches": len(found), "limit": "; ".join(one.get("limit", "") for one in found)}) + "\n")
+            out.flush()
+
+
+def measure(args: argparse.Namespace) -> None:
+    with open(args.out, "w") as out:
+        for name, line in runs(args.folder):
+            try:
+                result = subprocess.run([str(pathlib.Path(args.folder).resolve() / name), str(args.repeat), *line.split()],
+                                        capture_output=True, text=True, check=False, timeout=40)
+                row = json.loads(result.stdout.strip().splitlines()[-1])
+                if "time_us" not in row:
+                    raise ValueError
+            except (subprocess.TimeoutExpired, ValueError, IndexError):
+                print(f"# {name} {line}: no time", file=sys.stderr, flush=True)
+                continue
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+
+
+def judge(args: argparse.Namespace) -> None:
+    predicted = {(row["program"], row["line"]): row for row in map(json.loads, open(args.predicted))}
+    errors = []
+    print("| program | arguments | measured us | predicted us | error | limit |\n|---|---|---|---|---|---|")
+    for row in map(json.loads, open(args.times)):
+        found = predicted.get((row["program"], row["line"]))
+        if not found:
+            continue
+        error = found["predicted_us"] / row["time_us"] - 1
+        errors.append(abs(error))
+        print(f"| {row['program']} | {row['line']} | {row['time_us']:.1f} | {found['predicted_us']:.1f} | {100 * error:+.1f} % | {found['limit']} |")
+    if not errors:
+        raise SystemExit("nothing to judge")
+    print(f"\n{len(errors)} runs: median error {100 * statistics.median(errors):.1f} %, "
+          f"{100 * sum(e <= 0.2 for e in errors) / len(errors):.0f} % within 20 %, "
+          f"{100 * sum(e <= 0.1 for e in errors) / len(errors):.0f} % within 10 %, worst {100 * max(errors):.0f} %")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("tessera", "gpu", "times", "program"):
-        parser.add_argument(name)
-    parser.add_argument("--json", default="", help="write every kernel's figures here")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("predict")
+    for name in ("tessera", "gpu", "folder", "out"):
+        one.add_argument(name)
+    one.add_argument("--limit", type=int, default=300, help="seconds of a prediction")
+    one.set_defaults(do=predict)
+    one = commands.add_parser("measure")
+    one.add_argument("folder")
+    one.add_argument("out")
+    one.add_argument("--repeat", type=int, default=20)
+    one.set_defaults(do=measure)
+    one = commands.add_parser("judge")
+    one.add_argument("predicted")
+    one.add_argument("times")
+    one.set_defaults(do=judge)
     args = parser.parse_args()
-    rows = []
-    for text in open(args.times):
-        run = json.loads(text)
-        found = predict(args.tessera, args.gpu, args.program, run["line"])
-        if not found:
-            continue
-        error = found["time_us"] / run["time_us"] - 1
-        rows.append({**run, "predicted_us": found["time_us"], "error": error, "limit": found.get("limit", "")})
-        print(f"  {run['time_us']:9.1f} us measured {found['time_us']:9.1f} predicted {100 * error:+6.1f} %  "
-              f"{run['kernel']}, {run['line'].split()[-1]}^3  [{found.get('limit', '')}]", flush=True)
-    errors = [abs(row["error"]) for row in rows]
-    if not errors:
-        raise SystemExit("nothing to judge")
-    print(f"\n{len(errors)} kernels: median error {100 * statistics.median(errors):.1f} %, "
-          f"{100 * sum(e <= 0.2 for e in errors) / len(errors):.0f} % within 20 %, worst {100 * max(errors):.0f} %")
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(rows, file, indent=1)
+    args.do(args)
 
 
 main()

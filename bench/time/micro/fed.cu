@@ -45,9 +45,13 @@ __device__ __forceinline__ U64 descriptor(unsigned address) {  // 128-byte swizz
 }
 
 // --- fed -------------------------------------------------------------------------------------------------------------
+/// Which multiprocessors load the same tile: by the order of CTAs, as a product's, or by their own numbers, of which
+/// 2 i and 2 i + 1 are neighbours (of a TPC).
+enum Together { by_order, both_neighbours, others_neighbours, one_of_two_neighbours, pairs_of_two };
 struct Shape {
   int steps, tiles, tiles_m, tiles_n, slots, lag, raster;
   bool is_same;  // all load the first tile again and again
+  Together together;
 };
 
 template <class F, int kGroups, int kShare, bool kMultiplies, int kPending>
@@ -79,8 +83,18 @@ __global__ void __launch_bounds__(128 * (kGroups + 1))
                               ? static_cast<int>(rank)
                               : static_cast<int>(blockIdx.x + tile * gridDim.x) % (shape.tiles_m * shape.tiles_n);
         const int raster = shape.raster;
-        const int tile_m = index / (raster * shape.tiles_n) * raster + index % raster;
-        const int tile_n = index / raster % shape.tiles_n;
+        int tile_m = index / (raster * shape.tiles_n) * raster + index % raster;
+        int tile_n = index / raster % shape.tiles_n;
+        if (shape.together != by_order) {
+          unsigned sm = 0;
+          asm("mov.u32 %0, %%smid;" : "=r"(sm));
+          const unsigned number = shape.together == both_neighbours         ? sm / 2
+                                  : shape.together == others_neighbours     ? sm % 66
+                                  : shape.together == one_of_two_neighbours ? sm % 2
+                                                                            : sm / 2 % 2;
+          tile_m = static_cast<int>(number + tile) % shape.tiles_m,
+          tile_n = static_cast<int>(number + tile) % shape.tiles_n;
+        }
         if (shape.lag > 0) {
           const long long until = now() + mix(blockIdx.x * 977 + tile) % shape.lag;
           while (now() < until) {
@@ -204,7 +218,7 @@ double middle(std::vector<double> v) {
 }
 
 template <class F, int kGroups, int kShare, bool kMultiplies, int kPending = 1>
-void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8) {
+void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8, Together together = by_order) {
   const auto kernel = fed<F, kGroups, kShare, kMultiplies, kPending>;
   CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSmem));
   constexpr int kM = 64 * kGroups, kN = F::kN;
@@ -214,6 +228,7 @@ void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8
   shape.tiles = times * std::max(4, 2 * (shape.tiles_m * shape.tiles_n / g_sms));
   shape.slots = std::min(kMostSlots, (kSmem - 1024) / ((kM + kN) * kRowBytes));
   shape.lag = lag, shape.is_same = is_same, shape.raster = raster;
+  shape.together = together;
   const CUtensorMap a = map_of(g_memory, kM), b = map_of(g_memory + std::size_t{kRows} * kPitch, kN / kShare);
   cudaLaunchConfig_t config{};
   config.gridDim = (ctas > 0 ? ctas : g_sms) / kShare * kShare, config.blockDim = 128 * (kGroups + 1),
@@ -236,17 +251,46 @@ void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8
   const double bytes = (kM + kN) * kRowBytes, read = (kM + kN / kShare) * kRowBytes;
   printf(
       "{\"what\": \"fed\", \"form\": \"%s\", \"warpgroups\": %d, \"share\": %d, \"multiplies\": %d, \"pending\": %d, "
-      "\"lag\": %d, \"same\": %d, \"times\": %d, \"ctas\": %d, \"raster\": %d, \"slots\": %d, "
+      "\"lag\": %d, \"same\": %d, \"times\": %d, \"ctas\": %d, \"raster\": %d, \"slots\": %d, \"together\": %d, "
       "\"cycles_of_step\": "
       "%.1f, \"slowest\": "
       "%.1f, "
       "\"tensor_core\": %.3f, "
       "\"bytes_per_clock_filled\": %.1f, \"bytes_per_clock_read\": %.1f, \"read_TB_s\": %.2f, \"mhz\": %.0f}\n",
       F::kName, kGroups, kShare, kMultiplies ? 1 : 0, kPending, lag, is_same ? 1 : 0, times, config.gridDim.x, raster,
-      shape.slots, step, *std::max_element(cycles.begin(), cycles.end()),
+      shape.slots, static_cast<int>(together), step, *std::max_element(cycles.begin(), cycles.end()),
       kMultiplies ? kN / 2. * 4 * kGroups / step : 0., bytes / step, read / step,
       read / step * clock * config.gridDim.x * 1e-6, clock);
   fflush(stdout);
+}
+
+/// The multiprocessor of each CTA of a grid that is there at once, without clusters and with pairs.
+__global__ void place(long long* out) {
+  extern __shared__ unsigned char smem[];
+  unsigned sm = 0;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  const long long until = now() + 20000;
+  while (now() < until) smem[threadIdx.x] = 1;
+  if (threadIdx.x == 0) out[blockIdx.x] = sm;
+}
+
+void print_places() {
+  CHECK(cudaFuncSetAttribute(place, cudaFuncAttributeMaxDynamicSharedMemorySize, kSmem));
+  for (const int share : {1, 2, 4}) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = g_sms / share * share, config.blockDim = 128, config.dynamicSmemBytes = kSmem;
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = share, cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = 1;
+    config.attrs = &cluster, config.numAttrs = 1;
+    for (int pass = 0; pass < 2; ++pass) {
+      CHECK(cudaLaunchKernelEx(&config, place, g_out));
+      CHECK(cudaDeviceSynchronize());
+    }
+    printf("{\"what\": \"multiprocessor of each CTA\", \"share\": %d, \"sm\": [", share);
+    for (unsigned i = 0; i < config.gridDim.x; ++i) printf("%s%lld", i > 0 ? ", " : "", g_out[i]);
+    printf("]}\n");
+  }
 }
 
 template <class F, int kGroups>
@@ -277,6 +321,13 @@ int main(int argc, char** argv) {
   CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
   g_encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
   printf("{\"what\": \"values\", \"random\": %d}\n", is_random ? 1 : 0);
+  print_places();
+  for (const Together together : {both_neighbours, others_neighbours, one_of_two_neighbours, pairs_of_two}) {
+    time_fed<bf16_SS_64, 1, 1, false>(0, false, 1, 0, 8, together);
+    time_fed<bf16_SS_128, 2, 1, false>(0, false, 1, 0, 8, together);
+    time_fed<bf16_SS_64, 1, 2, false>(0, false, 1, 0, 8, together);
+    time_fed<bf16_SS_128, 2, 2, false>(0, false, 1, 0, 8, together);
+  }
   for (const int raster : {1, 2, 4, 8, 16, 32, 64}) time_fed<bf16_SS_256, 1, 1, false>(0, false, 1, 0, raster);
   for (const int ctas : {1, 16, 33, 66, 88, 110, 132})
     for (const bool is_same : {true, false}) time_fed<bf16_SS_256, 1, 1, false>(0, is_same, 1, ctas);
