@@ -49,7 +49,7 @@ def predict(args: argparse.Namespace) -> None:
                 print(f"# {name} {line}: no prediction: {' '.join(text.split())[:600]}", file=sys.stderr, flush=True)
                 continue
             out.write(json.dumps({"program": name, "line": line, "predicted_us": sum(one["time_us"] for one in found),
-                                  "launches": len(found), "limit": "; ".join(one.get("limit", "") for one in found)}) + "\n")
+                                  "launches": len(found), "limit": "; ".join(kernel["limit"] for one in found for kernel in one["kernels"])}) + "\n")
             out.flush()
 
 
