@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the description of a Hopper GPU from what micro.cu measured: 
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl > emulator/time/gpus/h200.json
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -74,6 +74,11 @@ def main() -> None:
         mean = lambda values: sum(values) / len(values)
         return {str(round(mean([busy for busy, _ in of]), 3)): by_fed(round(mean([mhz for _, mhz in of])),
                 f"random numbers, tiles of a product from the L2, {times} times {len(of)} forms") for _, of in sorted(tenths.items())}
+
+    # A cluster lies within a GPC. Of a grid that could be there at once by its number of CTAs, so many multiprocessors
+    # had one; or what the driver says.
+    places = [line for line in lines if line["what"] == "multiprocessor of each CTA"]
+    at_once = {line["share"]: line.get("clusters_at_once") or len(set(line["sm"])) // line["share"] for line in places}
 
     def small(**keys) -> float:
         wanted = {"rounds": 0, "copies": 0, "stores": 0, "words": 0, "plain": 0, "timer": 0, **keys}
@@ -197,6 +202,8 @@ def main() -> None:
                 ),
                 "clock_by_tensor_core": clocks(1),
                 "clock_by_tensor_core_1_ms": clocks(12),
+                "clusters_at_once": {str(ctas): by_fed(count, f"clusters of {ctas} CTAs that are there at the same time")
+                                     for ctas, count in at_once.items() if ctas > 1 and count < device["sms"] // ctas},
                 "sub_cores": published(4, guide),
                 "warps": published(64, guide),
                 "registers": published(65536, guide),

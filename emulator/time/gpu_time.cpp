@@ -150,6 +150,11 @@ double GpuTime::part_of_mma() const {
   return found == mma.end() || all <= 0 ? 1 : std::min(1.0, found->second.flop_per_clock / all);
 }
 
+double GpuTime::clusters_at_once(int ctas) const {
+  const auto found = clusters_of.find(ctas);
+  return found != clusters_of.end() ? found->second : std::max(1, sms / ctas);
+}
+
 // Any work of tensor cores lowers the clock at once, random numbers and time lower it more.
 double GpuTime::clock_at(double tensor_busy, double part_of_8_bit, double microseconds) const {
   if (tensor_busy <= 0) return clock_mhz;
@@ -186,6 +191,10 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   for (auto& [key, table] : {std::pair("clock_by_tensor_core", &gpu.clock_by_tensor),
                              std::pair("clock_by_tensor_core_1_ms", &gpu.clock_by_tensor_long)})
     if (json.at("sm").contains(key)) *table = read_table(reader, json.at("sm").at(key), fmt::format("sm.{}", key));
+  if (json.at("sm").contains("clusters_at_once"))
+    for (const auto& [ctas, count] :
+         read_table(reader, json.at("sm").at("clusters_at_once"), "sm.clusters_at_once").points)
+      gpu.clusters_of[static_cast<int>(ctas)] = count;
   gpu.sub_cores = static_cast<int>(reader.leaf("sm", "sub_cores"));
   gpu.warps_per_sm = static_cast<int>(reader.leaf("sm", "warps"));
   gpu.registers_per_sm = static_cast<int>(reader.leaf("sm", "registers"));

@@ -55,6 +55,10 @@ struct GpuTime {
   double clock_at(double tensor_busy, double part_of_8_bit, double microseconds) const;
   /// What mma.sync makes of the tensor cores' rate: a quarter where tcgen05 is there.
   double part_of_mma() const;
+  /// Clusters of so many CTAs, one CTA a multiprocessor, that are there at once: each lies within a GPC, and GPCs have
+  /// different numbers of multiprocessors. Sizes that are not here fill the GPU.
+  std::map<int, double> clusters_of;
+  double clusters_at_once(int ctas) const;
   int sub_cores = 4;
   int warps_per_sm = 64, registers_per_sm = 65536, ctas_per_sm = 32;
   double smem_per_sm = 0, smem_per_cta_reserved = 1024;

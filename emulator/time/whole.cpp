@@ -43,9 +43,9 @@ class Grid {
         clusters_(clusters_of(shape)),
         cluster_size_(product(shape.cluster)),
         per_sm_(ctas_per_sm(gpu, entry, shape)) {
-    const auto sms = static_cast<std::uint64_t>(gpu.sms);
-    resident_ = std::max<std::uint64_t>(1, sms / cluster_size_) * static_cast<std::uint64_t>(per_sm_);
-    around_.active_sms = static_cast<double>(std::min(sms, clusters_ * cluster_size_));
+    at_once_ = static_cast<std::uint64_t>(gpu.clusters_at_once(static_cast<int>(cluster_size_)));
+    resident_ = at_once_ * static_cast<std::uint64_t>(per_sm_);
+    around_.active_sms = static_cast<double>(std::min(at_once_, clusters_) * cluster_size_);
     around_.l1_bytes =
         std::max(0.0, gpu.l1_bytes - per_sm_ * (cta_shared_bytes(entry, shape) + gpu.smem_per_cta_reserved));
   }
@@ -136,8 +136,7 @@ class Grid {
     constexpr std::uint64_t kInstructions = 4096;  // of a cluster: until its first copies
     observes_ = false;
     std::map<std::uint64_t, std::pair<double, std::set<std::uint64_t>>> copies;  // number, where they begin
-    const std::uint64_t begin = std::min<std::uint64_t>(
-        clusters_, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(gpu_.sms) / cluster_size_));
+    const std::uint64_t begin = std::min(clusters_, at_once_);
     for (std::uint64_t cluster = 0; cluster < begin; ++cluster) {
       const Part part = simulate(cluster, 1, static_cast<int>(cluster_size_), false, kInstructions);
       for (const auto& [key, first] : part.clock->first_copies) {
@@ -186,9 +185,8 @@ class Grid {
 
   Part run_samples() {
     const bool is_one_wave = clusters_ <= resident_;
-    const auto sm_groups = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(gpu_.sms) / cluster_size_);
     const std::uint64_t together =
-        std::min<std::uint64_t>(static_cast<std::uint64_t>(per_sm_), (clusters_ + sm_groups - 1) / sm_groups);
+        std::min<std::uint64_t>(static_cast<std::uint64_t>(per_sm_), (clusters_ + at_once_ - 1) / at_once_);
     const std::uint64_t wanted = is_one_wave ? 4 : 9;
     std::vector<std::uint64_t> starts;
     for (std::uint64_t i = 0; i < wanted; ++i) {
@@ -279,7 +277,9 @@ class Grid {
   const std::vector<std::byte>& parameters_;
   TimedResult& result_;
   LaunchTime& time_;
-  std::uint64_t clusters_, cluster_size_, resident_ = 1;
+  std::uint64_t clusters_, cluster_size_;
+  std::uint64_t at_once_ = 1;   ///< clusters, one CTA a multiprocessor
+  std::uint64_t resident_ = 1;  ///< clusters, as many CTAs a multiprocessor as fit
   int per_sm_;
   bool observes_ = true;
   std::map<std::uint64_t, double> sharers_{};  ///< by allocation

@@ -205,6 +205,22 @@ TEST_CASE("time: loads of another CTA's shared memory take the way between multi
   CHECK(each("") == doctest::Approx(128 * 16 / h200().smem_bytes_per_clock).epsilon(0.03));
 }
 
+TEST_CASE("time: clusters of four leave multiprocessors of GPCs over") {
+  const auto waves_of = [](std::uint32_t ctas, std::uint32_t cluster) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    EmulatedDevice device(options);
+    std::vector<std::uint32_t> values(1024);
+    const std::string text = entry("st.shared.u32 [r3], r0;");
+    REQUIRE(tessera::testing::run_test_entry(device, text, values, 1024, ctas, cluster).empty());
+    return device.take_times().at(0).waves;
+  };
+  CHECK(h200().clusters_at_once(4) < sms_of(h200()) / 4);
+  CHECK(waves_of(120, 4) / waves_of(120, 2) == doctest::Approx(sms_of(h200()) / 4. / h200().clusters_at_once(4)));
+  CHECK(waves_of(120, 2) == doctest::Approx(waves_of(120, 1)));
+}
+
 TEST_CASE("time: a copy for both CTAs of a cluster takes the port of both multiprocessors") {
   const auto cycles_of = [](int count, const std::string& multicast) {
     DeviceOptions options;

@@ -21,6 +21,7 @@ __device__ __forceinline__ unsigned mapped(unsigned address, unsigned rank) {
   return to;
 }
 __device__ __forceinline__ void meet() {
+  __syncthreads();  // lanes that were elsewhere are back
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 __device__ __forceinline__ unsigned rank_of() {

@@ -8,7 +8,8 @@
 // A ring of slots with barriers, a thread that loads tiles of A and B (rows of 128 bytes), warpgroups that multiply
 // what is there, or only free the slot. Tiles go over the multiprocessors as those of a product do: `raster` along M,
 // then along N. `lag`: before each tile the thread stands still for a random time of at most so many cycles.
-// `share`: CTAs of a cluster, each of which loads its part of B for all.
+// `share`: CTAs of a cluster, each of which loads its part of B for all. `fed places` tells where CTAs lie, and no
+// more.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -276,7 +277,7 @@ __global__ void place(long long* out) {
 
 void print_places() {
   CHECK(cudaFuncSetAttribute(place, cudaFuncAttributeMaxDynamicSharedMemorySize, kSmem));
-  for (const int share : {1, 2, 4}) {
+  for (const int share : {1, 2, 4, 8}) {
     cudaLaunchConfig_t config{};
     config.gridDim = g_sms / share * share, config.blockDim = 128, config.dynamicSmemBytes = kSmem;
     cudaLaunchAttribute cluster{};
@@ -287,7 +288,10 @@ void print_places() {
       CHECK(cudaLaunchKernelEx(&config, place, g_out));
       CHECK(cudaDeviceSynchronize());
     }
-    printf("{\"what\": \"multiprocessor of each CTA\", \"share\": %d, \"sm\": [", share);
+    int at_once = 0;
+    CHECK(cudaOccupancyMaxActiveClusters(&at_once, place, &config));
+    printf("{\"what\": \"multiprocessor of each CTA\", \"share\": %d, \"clusters_at_once\": %d, \"sm\": [", share,
+           at_once);
     for (unsigned i = 0; i < config.gridDim.x; ++i) printf("%s%lld", i > 0 ? ", " : "", g_out[i]);
     printf("]}\n");
   }
@@ -322,6 +326,7 @@ int main(int argc, char** argv) {
   g_encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
   printf("{\"what\": \"values\", \"random\": %d}\n", is_random ? 1 : 0);
   print_places();
+  if (argc > 1 && argv[1][0] == 'p') return 0;
   for (const Together together : {both_neighbours, others_neighbours, one_of_two_neighbours, pairs_of_two}) {
     time_fed<bf16_SS_64, 1, 1, false>(0, false, 1, 0, 8, together);
     time_fed<bf16_SS_128, 2, 1, false>(0, false, 1, 0, 8, together);
