@@ -15,6 +15,8 @@ import statistics
 import subprocess
 import sys
 
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
 
 def runs(folder: str) -> list[tuple[str, str]]:
     """Programs that are there, each with the arguments of its runs."""
@@ -32,41 +34,48 @@ def predict(args: argparse.Namespace) -> None:
         done = {(row["program"], row["line"]) for row in map(json.loads, open(args.out))}
     except FileNotFoundError:
         done = set()
-    with open(args.out, "a") as out:
-        for name, line in runs(args.folder):
-            if (name, line) in done:
-                continue
-            command = [args.tessera, "emulate", "--gpu", args.gpu.upper(), "--time", args.gpu, "--no-values", "--json", "--",
-                       str(pathlib.Path(args.folder) / name), "0", *line.split()]
-            text = ""
-            try:
-                result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=args.limit)
-                text = result.stdout + result.stderr
-                found = json.loads(result.stdout)["predicted"]
-                if not found:
-                    raise ValueError
-            except (subprocess.TimeoutExpired, ValueError, KeyError):
-                print(f"# {name} {line}: no prediction: {' '.join(text.split())[:600]}", file=sys.stderr, flush=True)
-                continue
-            out.write(json.dumps({"program": name, "line": line, "predicted_us": sum(one["time_us"] for one in found),
-                                  "launches": len(found), "limit": "; ".join(kernel["limit"] for one in found for kernel in one["kernels"])}) + "\n")
+
+    def one(name: str, line: str) -> str:
+        command = [args.tessera, "emulate", "--gpu", args.gpu.upper(), "--time", args.gpu, "--no-values", "--json", "--",
+                   str(pathlib.Path(args.folder) / name), "0", *line.split()]
+        text = ""
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=args.limit)
+            text = result.stdout + result.stderr
+            found = json.loads(result.stdout)["predicted"]
+            limits = "; ".join(kernel["limit"] for launch in found for kernel in launch["kernels"])
+        except (subprocess.TimeoutExpired, ValueError, KeyError):
+            found = []
+        if not found:
+            print(f"# {name} {line}: no prediction: {' '.join(text.split())[:600]}", file=sys.stderr, flush=True)
+            return ""
+        return json.dumps({"program": name, "line": line, "predicted_us": sum(launch["time_us"] for launch in found),
+                           "launches": len(found), "limit": limits}) + "\n"
+
+    todo = [run for run in runs(args.folder) if run not in done]
+    with open(args.out, "a") as out, ThreadPoolExecutor(args.jobs) as pool:
+        for result in as_completed([pool.submit(one, *run) for run in todo]):
+            out.write(result.result())
             out.flush()
 
 
 def measure(args: argparse.Namespace) -> None:
+    commands = [(name, line) for name, line in runs(args.folder) if not name.endswith(".py")]
+    for name in sorted({name for name, _ in runs(args.folder) if name.endswith(".py")}):  # one process: its start takes seconds
+        commands.append((name, " / ".join(line for one, line in runs(args.folder) if one == name)))
     with open(args.out, "w") as out:
-        for name, line in runs(args.folder):
+        for name, line in commands:
             try:
                 result = subprocess.run([str(pathlib.Path(args.folder).resolve() / name), str(args.repeat), *line.split()],
-                                        capture_output=True, text=True, check=False, timeout=40)
-                row = json.loads(result.stdout.strip().splitlines()[-1])
-                if "time_us" not in row:
-                    raise ValueError
-            except (subprocess.TimeoutExpired, ValueError, IndexError):
+                                        capture_output=True, text=True, check=False, timeout=60)
+                rows = [json.loads(text) for text in result.stdout.splitlines() if text.startswith('{"program"')]
+            except (subprocess.TimeoutExpired, ValueError):
+                rows = []
+            if not rows:
                 print(f"# {name} {line}: no time", file=sys.stderr, flush=True)
-                continue
-            out.write(json.dumps(row) + "\n")
-            out.flush()
+            for row in rows:
+                out.write(json.dumps(row) + "\n")
+                out.flush()
 
 
 def judge(args: argparse.Namespace) -> None:
@@ -94,6 +103,7 @@ def main() -> None:
     for name in ("tessera", "gpu", "folder", "out"):
         one.add_argument(name)
     one.add_argument("--limit", type=int, default=300, help="seconds of a prediction")
+    one.add_argument("--jobs", type=int, default=1)
     one.set_defaults(do=predict)
     one = commands.add_parser("measure")
     one.add_argument("folder")

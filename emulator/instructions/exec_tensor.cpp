@@ -165,7 +165,9 @@ class TensorStore final : public CopyOperation {
   std::shared_ptr<AsyncGroup> group;
 
   AsyncWork work() const override {
-    return {AsyncWork::Kind::store_read, tile.credit(), tile.tile.address, cta, place_.in};
+    AsyncWork work{AsyncWork::Kind::store_read, tile.credit(), tile.tile.address, cta, place_.in};
+    work.first_byte = static_cast<std::uint64_t>(tile.first_byte());
+    return work;
   }
   void complete(Launch& launch) override {
     auto write = std::make_unique<TensorWrite>(*this);

@@ -294,13 +294,6 @@ double Clock::tensor_load() const {
   return cycles > 0 ? std::min(1.0, load / cycles) : 0;
 }
 
-double Clock::send_to_cluster(SmClock& sm, double time, double bytes) {
-  const double took = bytes / gpu_.cluster_bytes_per_clock;
-  sm.to_cluster = std::max(sm.to_cluster, time) + took;
-  sm.to_cluster_busy += took;
-  return sm.to_cluster + gpu_.cluster_store;
-}
-
 // A pair of CTAs works on both multiprocessors at the same time.
 double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
   SmClock* peer = nullptr;
@@ -379,6 +372,12 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       break;
     }
     case AsyncWork::Kind::store_read: {
+      const Store store{current_, work.in, work.first_byte != 0 ? work.first_byte : work.global, time_, 0};
+      if (store == last_store_) {
+        over = last_store_.over;
+        break;
+      }
+      last_store_ = store;
       const auto bytes = static_cast<double>(work.bytes);
       const double start = std::max(time_, sm.store);
       const double took = std::max(gpu_.tma_least, bytes / gpu_.tma_store_bytes_per_clock);
@@ -386,6 +385,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       sm.shared_busy += bytes / gpu_.smem_bytes_per_clock;
       written_bytes += bytes;
       over = start + took + gpu_.tma_store_read_latency;
+      last_store_.over = over;
       break;
     }
     case AsyncWork::Kind::store_write:

@@ -208,6 +208,18 @@ class Clock {
   bool in_operation_ = false;
   Cause completed_ = Cause::other;  ///< what the operation that completes now is
   const WarpClock* current_ = nullptr;
+  /// The last bulk store: lanes of a warp that store the same bytes by the same instruction are one copy, which the
+  /// hardware takes from uniform registers.
+  struct Store {
+    const WarpClock* warp = nullptr;
+    const Instruction* in = nullptr;
+    std::uint64_t first_byte = 0;
+    double issued = -1, over = 0;
+    bool operator==(const Store& other) const {
+      return warp != nullptr && warp == other.warp && in == other.in && first_byte == other.first_byte &&
+             issued == other.issued;
+    }
+  } last_store_;
   const Instruction* current_in_ = nullptr;
   int operation_sm_ = 0;
   std::uint32_t next_order_ = 0;

@@ -103,6 +103,13 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
   warp.now = std::max(warp.now, sm.l1.busy_until - gpu_.l1_latency);
 }
 
+double Clock::send_to_cluster(SmClock& sm, double time, double bytes) {
+  const double took = bytes / gpu_.cluster_bytes_per_clock;
+  sm.to_cluster = std::max(sm.to_cluster, time) + took;
+  sm.to_cluster_busy += took;
+  return sm.to_cluster + gpu_.cluster_store;
+}
+
 // Loads and stores of another CTA's shared memory go over the way between multiprocessors: its multiprocessor sends
 // what is loaded, this one what is stored. The warp's first lane tells whose memory it is.
 bool Clock::reach_other_cta(WarpClock& warp, const Instruction& in, const AccessClass& access, Mask active,

@@ -205,6 +205,20 @@ TEST_CASE("time: loads of another CTA's shared memory take the way between multi
   CHECK(each("") == doctest::Approx(128 * 16 / h200().smem_bytes_per_clock).epsilon(0.03));
 }
 
+TEST_CASE("time: a bulk store by all lanes of a warp is one, where they store the same bytes") {
+  const auto kernel = [](int count, const std::string& who) {
+    return "setp.lt.u32 q, r0, " + who + ";\nst.shared.u32 [r3], r0;\nbar.sync 0;\nfence.proxy.async.shared::cta;\n" +
+           repeated("@q cp.async.bulk.global.shared::cta.bulk_group [d0], [r1], 2048;\n", count) +
+           "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
+  };
+  const auto each = [&](const std::string& who) {
+    return (cycles(kernel(40, who), 512) - cycles(kernel(8, who), 512)) / 32;
+  };
+  CHECK(each("1") == doctest::Approx(2048 / h200().tma_store_bytes_per_clock).epsilon(0.05));
+  CHECK(each("32") == doctest::Approx(each("1")).epsilon(0.02));
+  CHECK(each("64") == doctest::Approx(2 * each("1")).epsilon(0.05));
+}
+
 TEST_CASE("time: clusters of four leave multiprocessors of GPCs over") {
   const auto waves_of = [](std::uint32_t ctas, std::uint32_t cluster) {
     DeviceOptions options;

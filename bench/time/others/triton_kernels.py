@@ -5,7 +5,8 @@ matmul M N K TILE_M TILE_N TILE_K WARPS STAGES     bf16, K-major operands
 attention BATCHES HEADS LENGTH HEAD CAUSAL         bf16, forward
 softmax ROWS COLUMNS        layernorm ROWS COLUMNS        add THOUSANDS
 
-REPEAT 0 launches once and times nothing: for `tessera emulate --time h200 --no-values -- ./triton_kernels.py 0 ...`."""
+Several kernels are divided by `/`. REPEAT 0 launches once and times nothing: for `tessera emulate --time h200 --no-values --
+./triton_kernels.py 0 ...`; -1 compiles alone, into Triton's cache."""
 
 import json
 import os
@@ -94,9 +95,15 @@ def add(x, y, z, count, SIZE: tl.constexpr):
 
 
 def numbers(*shape: int) -> torch.Tensor:
-    if sys.argv[1] == "0":
-        return torch.zeros(*shape, dtype=torch.bfloat16, device="cuda")
+    if int(sys.argv[1]) <= 0:
+        return torch.empty(*shape, dtype=torch.bfloat16, device="cuda")
     return torch.randn(*shape, dtype=torch.bfloat16, device="cuda")
+
+
+def call(kernel, grid: tuple, *args, **options):
+    if int(sys.argv[1]) < 0:
+        return lambda: kernel.warmup(*args, grid=grid, **options)
+    return lambda: kernel[grid](*args, **options)
 
 
 def launch_of(name: str, s: list[int]):
@@ -104,44 +111,48 @@ def launch_of(name: str, s: list[int]):
         m, n, k, tile_m, tile_n, tile_k, warps, stages = s
         a, b, c = numbers(m, k), numbers(n, k), numbers(m, n)
         grid = (triton.cdiv(m, tile_m) * triton.cdiv(n, tile_n),)
-        return lambda: matmul[grid](a, b, c, m, n, k, tile_m, tile_n, tile_k, 8, num_warps=warps, num_stages=stages)
+        return call(matmul, grid, a, b, c, m, n, k, tile_m, tile_n, tile_k, 8, num_warps=warps, num_stages=stages)
     if name == "attention":
         b, h, length, head, causal = s
         q, k, v, o = (numbers(b * h, length, head) for _ in range(4))
-        scale = head**-0.5 * 1.44269504
-        return lambda: attention[(length // 128, b * h)](q, k, v, o, scale, length, head, 128, 64, causal != 0, num_warps=8 if head > 64 else 4,
-                                                          num_stages=3)
+        return call(attention, (length // 128, b * h), q, k, v, o, head**-0.5 * 1.44269504, length, head, 128, 64, causal != 0,
+                    num_warps=8 if head > 64 else 4, num_stages=3)
     if name == "add":
         x, y, z = (numbers(s[0] * 1024) for _ in range(3))
-        return lambda: add[(s[0],)](x, y, z, s[0] * 1024, 1024)
+        return call(add, (s[0],), x, y, z, s[0] * 1024, 1024)
     x, y, w, b = numbers(*s), numbers(*s), numbers(s[1]), numbers(s[1])
     size = triton.next_power_of_2(s[1])
     if name == "softmax":
-        return lambda: softmax[(s[0],)](x, y, s[1], size, num_warps=8)
-    return lambda: layernorm[(s[0],)](x, y, w, b, s[1], size, num_warps=8)
+        return call(softmax, (s[0],), x, y, s[1], size, num_warps=8)
+    return call(layernorm, (s[0],), x, y, w, b, s[1], size, num_warps=8)
 
 
-def main() -> None:
-    repeat, name, sizes = int(sys.argv[1]), sys.argv[2], [int(word) for word in sys.argv[3:]]
+def run(repeat: int, name: str, sizes: list[int]) -> None:
     launch = launch_of(name, sizes)
     launch()
-    if repeat == 0:
+    if repeat <= 0:
         return
     torch.cuda.synchronize()
     other = torch.empty(120 << 20, dtype=torch.int8, device="cuda")
     times = []
     for i in range(3 + repeat):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        other.fill_(i)
-        other.fill_(i)  # long enough for the host to be ahead
+        for _ in range(4):
+            other.fill_(i)  # long enough for the host to be ahead
         begin.record()
         launch()
         end.record()
         end.synchronize()
         if i >= 3:
             times.append(1000 * begin.elapsed_time(end))
-    print(json.dumps({"program": os.path.basename(sys.argv[0]), "line": " ".join(sys.argv[2:]), "kernel": f"Triton {name}",
-                      "time_us": round(statistics.median(times), 2)}))
+    print(json.dumps({"program": os.path.basename(sys.argv[0]), "line": " ".join([name, *map(str, sizes)]), "kernel": f"Triton {name}",
+                      "time_us": round(statistics.median(times), 2)}), flush=True)
+
+
+def main() -> None:
+    for text in " ".join(sys.argv[2:]).split("/"):
+        name, *sizes = text.split()
+        run(int(sys.argv[1]), name, [int(word) for word in sizes])
 
 
 main()
