@@ -332,6 +332,8 @@ template <Config C>
 __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                            int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
   const int index_of_slot = q.slot() * row_groups(C) + warpgroup;
+  // With the slot goes the tile's message, which all lanes have read.
+  if constexpr (passes_tiles(C) && !owns_rows(C)) __syncwarp();
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index_of_slot));
   store_rows_of_part<C>(p, output, tile, row);
 }

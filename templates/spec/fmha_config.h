@@ -121,10 +121,6 @@ TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == Split
 TESSERA_HD constexpr bool has_whole_tiles(const Config& c) {
   return is_dealt(c) && is_ragged(c.facts) && !has_split_size(c.facts);
 }
-// Whether a tile knows where its sequence's queries lie: ragged ones, whose keys are not dealt to warpgroups of wgmma.
-TESSERA_HD constexpr bool knows_sequence(const Config& c) {
-  return is_ragged(c.facts) && (!is_dealt(c) || owns_rows(c));
-}
 inline constexpr int kMostWholeSequences = 64;
 inline constexpr int kStepWorkBytes = 4 * (11 + 2 * kMostWholeSequences) + 4;
 inline constexpr int kMostCutCtas = 1024;
@@ -138,6 +134,14 @@ TESSERA_HD constexpr DType p_dtype(const Config& c) {
 // no such box.
 TESSERA_HD constexpr bool copies_q(const Config& c) {
   return c.pack_gqa > 1 && !has_pools(c) && rows_of_box(c) % c.pack_gqa != 0 && c.pack_gqa % rows_of_box(c) != 0;
+}
+// Whether a tile knows where its sequence's queries lie: ragged ones. Beside dealt keys only where the other roles are
+// told of it, too: not where warps stand between loads and products, where rows of Q are copied or few share a block,
+// or where four warpgroups of wgmma have no register to spare.
+TESSERA_HD constexpr bool knows_sequence(const Config& c) {
+  if (!is_ragged(c.facts)) return false;
+  if (!is_dealt(c) || owns_rows(c)) return true;
+  return !has_widening_warps(c) && !transposes_v(c) && !shares_blocks(c) && !copies_q(c) && c.tile_m <= 192;
 }
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
 // box is there to store it. 8 bits in all by mma.sync on Hopper too: TMA made attention 2.6 % slower there.
