@@ -154,10 +154,12 @@ bool spills(const Config& c) {
   return c.facts.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
 }
 
-/// Long prefills whose tiles are passed on, and whose rows see all keys of their sequence.
-bool sees_all_of_ragged(const Config& c) {
-  return fmha::passes_tiles(c) && !fmha::is_dealt(c) && c.facts.mask == Mask::none && c.facts.window == Window::none;
+/// Long prefills whose tiles are passed on.
+bool is_ragged_prefill(const Config& c) {
+  return fmha::passes_tiles(c) && !fmha::is_dealt(c) && c.facts.window == Window::none;
 }
+/// And whose rows see all keys of their sequence.
+bool sees_all_of_ragged(const Config& c) { return is_ragged_prefill(c) && c.facts.mask == Mask::none; }
 
 /// What is left of the speed where a page comes in parts, because it and a block share few keys.
 double share_of_boxes(const Config& c) {
@@ -172,7 +174,7 @@ constexpr Tile kTileOfPages{128, 128, 192, 64, 3};
 
 /// Three slots of whole pages of 64 keys, in tiles of 192 rows: where smaller boxes cost most.
 bool has_blocks_of_pages(const Config& c) {
-  return sees_all_of_ragged(c) && c.facts.kv_layout == KvLayout::paged && c.facts.page_size >= 64 &&
+  return is_ragged_prefill(c) && c.facts.kv_layout == KvLayout::paged && c.facts.page_size >= 64 &&
          c.facts.head_dim == kTileOfPages.head_dim && c.facts.head_dim_v == kTileOfPages.head_dim_v &&
          c.tile_m == kTileOfPages.tile_m && c.tile_n == kTileOfPages.tile_n && c.stages == kTileOfPages.stages;
 }

@@ -2,6 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
 
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
@@ -32,6 +35,27 @@ fmha::Config config_of(const Fields& fields) {
 bool has_buffer(const LaunchPlan& launch, std::string_view name) {
   return std::any_of(launch.buffers.begin(), launch.buffers.end(),
                      [&](const BufferSpec& buffer) { return buffer.name == name; });
+}
+
+TEST_CASE("ragged prefills over pages of 64 keys take whole pages a block where sequences are long") {
+  const auto chosen = [](std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv, const char* mask) {
+    const fmha::Config c = config_of({{"mask", mask},
+                                      {"q_layout", "ragged"},
+                                      {"kv_layout", "paged"},
+                                      {"page_size", "64"},
+                                      {"batch", std::to_string(batch)},
+                                      {"heads_q", std::to_string(heads_q)},
+                                      {"heads_kv", std::to_string(heads_kv)},
+                                      {"seqlen_q", "16384"},
+                                      {"seqlen_k", std::to_string(16384 / batch)}});
+    return std::array{c.tile_m, c.tile_n, c.stages};
+  };
+  for (const char* const mask : {"none", "causal"}) {
+    CHECK(chosen(1, 16, 16, mask) == std::array{192, 64, 3});
+    CHECK(chosen(1, 32, 8, mask) == std::array{192, 64, 3});
+    CHECK(chosen(16, 32, 8, mask) == std::array{128, 128, 2});
+  }
+  CHECK(chosen(4, 32, 8, "causal") == std::array{128, 128, 2});
 }
 
 }  // namespace
