@@ -65,12 +65,16 @@ struct BlockScales {
 
   ptx::Words4 scales{};
   ptx::Words4 zeros{};
+  unsigned magic = 0;  // int4: in front of a code, in both halves
 
   BlockScales() = default;
   // Scales of pairs lie side by side from `from_pairs` on, in shared memory.
   __device__ __forceinline__ BlockScales(unsigned from_pairs, int pair) {
     const unsigned from = from_pairs + pair * pair_bytes(kWeights);
     scales = load_pair<pair_scale_bytes(kWeights)>(from);
+    // The assembler does not know that shared memory's addresses are small: of two constants it would take one in an
+    // instruction of its own.
+    magic = 0x10001u * int4_magic(kDType) | from_pairs >> 31;
     if constexpr (kWeights.has_zeros) zeros = load_pair<pair_scale_bytes(kWeights)>(from + pair_scale_bytes(kWeights));
   }
 
@@ -104,7 +108,7 @@ __device__ __forceinline__ unsigned widen_register(unsigned word, const BlockSca
   if constexpr (is_e2m1(C.facts.b_type)) {
     return ptx::mul_x2<kDType>(widen_e2m1<kDType, kR>(word), scale);
   } else {
-    const unsigned number = ((word >> (4 * kR)) & 0x000F000Fu) | 0x10001u * int4_magic(kDType);
+    const unsigned number = ((word >> (4 * kR)) & 0x000F000Fu) | scales.magic;
     return ptx::mul_x2<kDType>(ptx::sub_x2<kDType>(number, scales.template zero<kR % 2, kStep>()), scale);
   }
 }
