@@ -285,7 +285,7 @@ void describe_smem(const Config& config, Plan& plan) {
                                        {fmt::format("{} of a step", name), "consumer", "barrier empty"}};
     // The sums lie over all slots, from those of A on.
     const int sum_bytes = config.tile_m * config.tile_n * 4;
-    if (config.split_k > 1 && region.offset < sum_bytes) {
+    if (config.split_k > 1 && !gemm::sends_sums(config) && region.offset < sum_bytes) {
       phases.push_back({"sums of this CTA's part of K, being written", "consumer", "barrier of the cluster"});
       phases.push_back({"sums of this CTA's part of K, being read", "consumer of every CTA of the tile", "end"});
     }
@@ -293,14 +293,16 @@ void describe_smem(const Config& config, Plan& plan) {
   };
   ring(layout.a, gemm::is_swapped(config) ? "B" : "A");
   ring(layout.b, gemm::is_swapped(config) ? "A" : "B");
-  plan.smem.push_back({layout.d.name,
-                       layout.d.offset,
-                       layout.d.bytes,
-                       gemm::consumer_warpgroups(config) * gemm::staging_slots(config),
-                       {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
-                        {"panel of D, being stored", "consumer",
-                         gemm::stages_whole_tile(config) ? "the last tile's stores have read theirs"
-                                                         : "the store before last has read it"}}});
+  std::vector<MemoryPhase> of_d = {{"panel of D, being written", "consumer", "barrier of the warpgroup"},
+                                   {"panel of D, being stored", "consumer",
+                                    gemm::stages_whole_tile(config) ? "the last tile's stores have read theirs"
+                                                                    : "the store before last has read it"}};
+  if (gemm::sends_sums(config))
+    of_d.insert(of_d.begin(),
+                {{"sums of other parts of K on their way", "consumer of every CTA of the tile", "barrier fetched"},
+                 {"sums of other parts of K, being read", "consumer", "barrier of the warpgroup"}});
+  plan.smem.push_back({layout.d.name, layout.d.offset, layout.d.bytes,
+                       gemm::consumer_warpgroups(config) * gemm::staging_slots(config), std::move(of_d)});
   if (gemm::has_scale_blocks(config))
     plan.smem.push_back({layout.scales.name,
                          layout.scales.offset,

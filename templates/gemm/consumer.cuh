@@ -21,6 +21,7 @@
 #include "gemm/split.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/mbarrier_cluster.cuh"
 #include "ptx/wgmma.cuh"
 #include "spec/gemm.h"
 
@@ -211,6 +212,12 @@ struct Consumer {
                        tile.row + first_block * kBlockRows, columns_of_d(C, tile.column), tile.batch);
       } else if constexpr (C.split_k == 1) {
         epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
+      } else if constexpr (sends_sums(C)) {
+        const unsigned incoming = incoming_sums<C>(smem, warpgroup);
+        send_partial_sums<C>(accumulators, incoming, barriers.fetched[0], schedule.place);
+        ptx::mbarrier_wait_parity_acquire_cluster(barriers.fetched[0], 0);
+        epilogue.store(ReceivedSums<C>{accumulators, incoming, schedule.place.k}, tile.row + first_block * kBlockRows,
+                       tile.column + schedule.place.k * stored_columns(C), tile.batch);
       } else {
         // Other warps, of the own warpgroup too, may still multiply what lies there: each waited for its own part.
         ptx::barrier_sync(kBarrierOfConsumers, consumer_warpgroups(C) * kWarpgroupThreads);

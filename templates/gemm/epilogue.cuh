@@ -84,7 +84,7 @@ struct Epilogue {
         warpgroup(warpgroup_index),
         alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
-        staging(smem + kStagingOffset + warpgroup_index * staging_slots(C) * kSlotBytes) {}
+        staging(smem + kStagingOffset + warpgroup_index * staging_bytes(C)) {}
 
   // Of D, or of its transpose. Asked for each time: groups of rows there have p.n of their own.
   __device__ __forceinline__ int columns() const { return columns_of_d(C, p.n); }

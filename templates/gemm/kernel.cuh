@@ -1,8 +1,8 @@
 // Matrix product, warp-specialised for Hopper: one thread loads, one to three warpgroups multiply and store.
 //
 // A CTA of a cluster stays until the others have reached its shared memory for the last time: the producer waits for
-// the slots to come back, and for the partial sums to be fetched. A barrier of the cluster at the end would have to
-// order memory for that, a fence that waits for everything in flight.
+// the slots to come back, and for the partial sums to be fetched, where they are. A barrier of the cluster at the end
+// would have to order memory for that, a fence that waits for everything in flight.
 //
 // TMA fills the ring ahead of the consumers, across tiles too: while the consumers store one tile, the first steps of
 // the next are loaded. Stores leave through staging memory of their own, asynchronously. Roles: producer.cuh,
@@ -30,7 +30,8 @@ namespace tessera::gemm {
 // One thread: the instruction takes its address from uniform registers, so threads with a barrier each would be taken
 // one after the other (13 slots: 0.6 us). A full barrier takes one arrival (the loading thread, with the bytes), one
 // more where factors are loaded too, and one of each warp that gathers; a slot is emptied by every warp that reads it,
-// of every CTA that this one's loads reach; partial sums are fetched by every consumer warp of every part.
+// of every CTA that this one's loads reach; partial sums are fetched by every consumer warp of every part, or come as
+// bytes.
 template <Config C>
 __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr int kWarps = 4 * (is_ping_pong(C) ? 1 : consumer_warpgroups(C));
@@ -38,8 +39,10 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
   constexpr int kLoaders = 1 + (has_scale_blocks(C) ? 1 : 0) + (is_gathered(C) ? kGatherWarps : 0);
   common::init_ring<C.stages>(smem + kOffsets.full[0], kLoaders, kWarps * kSources);
-  if constexpr (C.split_k > 1) ptx::mbarrier_init(smem + kOffsets.fetched[0], kWarps * C.split_k);
+  if constexpr (C.split_k > 1) ptx::mbarrier_init(smem + kOffsets.fetched[0], sends_sums(C) ? 1 : kWarps * C.split_k);
   ptx::fence_mbarrier_init();
+  if constexpr (sends_sums(C))
+    ptx::mbarrier_arrive_expect_tx(smem + kOffsets.fetched[0], consumer_warpgroups(C) * incoming_bytes(C));
 }
 
 // All threads of the CTA, or of the cluster: for who is where. Data that threads hand each other needs more.
@@ -83,7 +86,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
     }
     __syncwarp();
     // The consumers' barrier between the parts of K is the whole cluster's.
-    if constexpr (C.split_k > 1) {
+    if constexpr (C.split_k > 1 && !sends_sums(C)) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
       if (threadIdx.x == 0) ptx::mbarrier_wait_parity(barriers_at<C>(smem).fetched[0], 0);

@@ -1,6 +1,10 @@
-// Adding up the parts of K: every CTA of a tile leaves its sums in its own shared memory, where the ring was, and after
-// a barrier of the cluster each fetches the columns that it stores from all of them, in the order of their parts. So
-// the result does not depend on who was first.
+// Adding up the parts of K, in the order of the parts, so that the result does not depend on who was first. Each CTA
+// stores some columns of the tile.
+//
+// Where there is room for them (sends_sums), every CTA sends the others the sums of their columns as soon as it has
+// multiplied, and waits for as many bytes: one way through the cluster, and none of both has to stay for the other.
+// Elsewhere every CTA of a tile leaves its sums in its own shared memory, where the ring was, and after a barrier of
+// the cluster each fetches those of its columns from all of them.
 //
 // Sums lie as the threads hold them: four values of a thread are 16 bytes, those of a warpgroup's threads side by side.
 #pragma once
@@ -75,6 +79,68 @@ struct PartialSums {
         for (int v = 0; v < 4; ++v) sums[4 * g + v] += values[v];
       }
     }
+  }
+};
+
+// Where this thread finds the first four sums of the first other part; the rest lies behind, part after part.
+template <Config C>
+__device__ __forceinline__ unsigned incoming_sums(unsigned smem, int warpgroup) {
+  constexpr int kOffset = smem_layout(C).d.offset;
+  return smem + kOffset + warpgroup * staging_bytes(C) + static_cast<int>(threadIdx.x) % kWarpgroupThreads * 16;
+}
+
+// `arrived`: the barrier at which bytes count, of this CTA as `incoming` is.
+template <Config C>
+__device__ __forceinline__ void send_partial_sums(const Accumulators<C>& sums, unsigned incoming, unsigned arrived,
+                                                  const ClusterPlace<C>& place) {
+  constexpr int kGroups = stored_columns(C) / 8;
+#pragma unroll
+  for (int part = 0; part < C.split_k; ++part) {
+    if (part == place.k) continue;
+    const int rank = part * multicast_size(C) + place.rank_in_part();
+    const unsigned to = ptx::mapa(incoming, rank) + (place.k - (place.k > part)) * incoming_part_bytes(C);
+    const unsigned barrier = ptx::mapa(arrived, rank);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const int v = 4 * (part * kGroups + g);
+      ptx::st_async_v4_f32(to + g * kWarpgroupThreads * 16, barrier, sums[0][v], sums[0][v + 1], sums[0][v + 2],
+                           sums[0][v + 3]);
+    }
+  }
+}
+
+// Where an epilogue finds the sums of its panels: this CTA's own and those that have come, added up at once. The
+// panels' memory is that of what came: each thread has read its part before the barrier in front of the first panel.
+template <Config C>
+struct ReceivedSums {
+  static constexpr int kRegisters = panel_columns(C) / 2;
+
+  float sums_of_columns[stored_columns(C) / 2];
+
+  __device__ __forceinline__ ReceivedSums(const Accumulators<C>& own, unsigned incoming, int own_part) {
+#pragma unroll
+    for (float& sum : sums_of_columns) sum = 0.0f;
+#pragma unroll
+    for (int part = 0; part < C.split_k; ++part) {
+      const unsigned from = incoming + (part - (part > own_part)) * incoming_part_bytes(C);
+#pragma unroll
+      for (int g = 0; g < stored_columns(C) / 8; ++g) {
+        float values[4];
+        if (part == own_part) {
+#pragma unroll
+          for (int v = 0; v < 4; ++v) values[v] = own[0][part * stored_columns(C) / 2 + 4 * g + v];
+        } else {
+          ptx::ld_shared_v4_f32(from + g * kWarpgroupThreads * 16, values);
+        }
+#pragma unroll
+        for (int v = 0; v < 4; ++v) sums_of_columns[4 * g + v] += values[v];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int, int panel) const {
+#pragma unroll
+    for (int v = 0; v < kRegisters; ++v) sums[v] = sums_of_columns[panel * kRegisters + v];
   }
 };
 

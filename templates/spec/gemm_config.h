@@ -36,6 +36,8 @@ inline constexpr int kMostBoxRows = 64;    // of B, loaded by one copy
 inline constexpr int kFirstGatherWarp = 2;
 inline constexpr int kGatherWarps = 2;
 
+inline constexpr int kMostIncomingBytes = 32768;  // sums of other parts of K that a CTA has memory for
+
 // A B whose lines leave the L2 first (producer.cuh): its bytes, and the rows of clusters that read it.
 inline constexpr long long kMostStreamedBytes = 320'000'000;
 inline constexpr int kRowsOfStreamedB = 4;

@@ -167,6 +167,31 @@ TEST_CASE("products with factors of blocks stage all panels of a tile of 16-bit 
   CHECK(slots(256, 128, [](Config& c) { c.facts.a_scale_block = ScaleBlock::none; }) == kStagingSlots);
 }
 
+TEST_CASE("parts of k send each other their sums where little comes, into the memory of d's panels") {
+  const auto staged = [](ScaleBlock block, int tile_m, int tile_n, int split_k, bool sends) {
+    const Config c{.facts = {.a_type = OperandType::e4m3,
+                             .b_type = OperandType::e4m3,
+                             .accumulation = Accumulation::promoted,
+                             .a_scale_block = block,
+                             .b_scale_block = block},
+                   .tile_m = tile_m,
+                   .tile_n = tile_n,
+                   .stages = 3,
+                   .cluster_m = 1,
+                   .split_k = split_k};
+    REQUIRE(why_invalid(c).ok());
+    CHECK(sends_sums(c) == sends);
+    return smem_layout(c).d.bytes;
+  };
+  CHECK(staged(ScaleBlock::of_row, 64, 64, 1, false) == 2 * 64 * 128);
+  CHECK(staged(ScaleBlock::of_row, 64, 64, 2, true) == 64 * 32 * 4);  // as many bytes as two panels
+  CHECK(staged(ScaleBlock::of_row, 64, 64, 4, true) == 3 * 64 * 16 * 4);
+  CHECK(staged(ScaleBlock::of_row, 128, 128, 2, true) == 128 * 64 * 4);
+  CHECK(staged(ScaleBlock::of_row, 128, 128, 4, false) == 2 * 128 * 64);  // 48 KB would come
+  CHECK(staged(ScaleBlock::of_row, 256, 64, 2, false) == 2 * 128 * 64);   // two blocks a warpgroup
+  CHECK(staged(ScaleBlock::none, 64, 64, 4, false) == 2 * 64 * 32);
+}
+
 TEST_CASE("boxes fill their slots, panels of d its columns") {
   for (const Config& c : legal_configs()) {
     const TmaBox a = a_box(c), b = b_box(c), d = d_box(c);
