@@ -20,6 +20,7 @@
 #include "gemm/schedule.cuh"
 #include "gemm/split.cuh"
 #include "ptx/cluster.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mbarrier_cluster.cuh"
 #include "ptx/wgmma.cuh"
@@ -235,6 +236,7 @@ struct Consumer {
 
 template <Config C>
 __device__ __forceinline__ void consume(const Params& p, unsigned smem) {
+  if constexpr (roles_wait(C)) ptx::griddepcontrol_wait();  // the first tile is found beside the wait for its slot
   Consumer<C> consumer{p, smem};
   if (consumer.warpgroup == 1) consumer.pass_turn();  // the first warpgroup begins
   consumer.run();

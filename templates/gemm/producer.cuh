@@ -22,6 +22,7 @@
 #include "gemm/params.cuh"
 #include "gemm/schedule.cuh"
 #include "ptx/elect.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tma.cuh"
 #include "spec/gemm.h"
@@ -121,7 +122,8 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
   int unwritten = C.stages;  // slots: their first contents are the whole tile, zeros behind the matrix
 #pragma unroll 1
   for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
-    const TileIndex tile = schedule.at(item);
+    TileIndex tile = schedule.at(item);
+    if constexpr (roles_wait(C)) tile.hold();
     const int left_m = tile.row_end - tile.row, left_n = p.n - tile.column;
     const int bytes =
         ((is_gathered(C) ? 0 : rows_of_parts<C.tile_m, C.cluster_n, a_box_rows(C)>(left_m)) +
@@ -131,6 +133,8 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
     const int b_rows = rows_of_part<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(left_n, place.m);
     const int a_begin = row_of_part<C.tile_m, C.cluster_n, a_box_rows(C)>(tile.row, place.n, p.m);
     const int b_begin = row_of_part<b_slot_rows(C), C.cluster_m, b_box_rows(C)>(tile.column, place.m, p.n);
+    if constexpr (roles_wait(C))
+      if (item == schedule.first()) ptx::griddepcontrol_wait();
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned full = barriers.full[ring.slot];

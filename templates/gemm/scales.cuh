@@ -13,6 +13,7 @@
 #include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
@@ -175,6 +176,8 @@ struct ScaleLoader {
       }
       const SourceOfA a(p.sfa, tile.row, p.m, tile.batch);
       const SourceOfB b(p.sfb, tile.column, p.n, tile.b_batch);
+      if constexpr (roles_wait(C))
+        if (item == schedule.first()) ptx::griddepcontrol_wait();
       if (schedule.k_end <= steps_of_matrix && a.is_bulk(steps_of_matrix) && b.is_bulk(steps_of_matrix)) {
         load_bulk(a, b);
       } else {

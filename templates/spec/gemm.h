@@ -468,6 +468,10 @@ TESSERA_HD constexpr TmaBox d_box(const Config& c) {
 
 inline constexpr int kStepsOfStage = kStepBytes / 32;  // every wgmma takes 32 bytes of K
 
+// Whether each role waits for the end of the launch before by itself, when it knows its first tile (kernel.cuh). With
+// groups all threads wait at once: what they walk over is read from memory.
+TESSERA_HD constexpr bool roles_wait(const Config& c) { return has_scale_blocks(c) && !is_grouped(c); }
+
 // The product of one ring slot.
 TESSERA_HD constexpr WgmmaShape wgmma_shape(const Config& c) {
   return {instruction_columns(c),          a_dtype(c), false, b_layout(c) == Layout::mn_major, kStepsOfStage,
