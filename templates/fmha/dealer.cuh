@@ -140,20 +140,11 @@ struct BlockRow {
     place.sequence = lane * sequences_of_lane;
     place.block = index - __shfl_sync(0xffffffff, end - of_lane, lane);
     int of_head;
-    if constexpr (owns_rows(C)) {
 #pragma unroll 1
-      for (;; ++place.sequence) {  // one copy of the code that counts: less to compile
-        of_head = units_of_one_head(place.sequence);
-        if (place.block < of_head * tile_heads<C>(p)) break;
-        place.block -= of_head * tile_heads<C>(p);
-      }
-    } else {
+    for (;; ++place.sequence) {  // one copy of the code that counts: less to compile
       of_head = units_of_one_head(place.sequence);
-#pragma unroll 1
-      while (place.block >= of_head * tile_heads<C>(p)) {
-        place.block -= of_head * tile_heads<C>(p);
-        of_head = units_of_one_head(++place.sequence);
-      }
+      if (place.block < of_head * tile_heads<C>(p)) break;
+      place.block -= of_head * tile_heads<C>(p);
     }
     place.head = quotient(place.block, of_head);
     place.block -= place.head * of_head;
@@ -223,7 +214,12 @@ struct DealtRange {
 // A tile that is not there, behind the last.
 template <Config C>
 __device__ __forceinline__ TileIndex tile_behind(const Params& p) {
-  return {0, p.batch * tile_heads<C>(p), -1, 0, 1};
+  TileIndex tile{0, p.batch * tile_heads<C>(p), -1, 0, 1};
+  if constexpr (knows_sequence(C)) {
+    tile.sequence = p.batch;
+    tile.first_query = p.seqlen_q;
+  }
+  return tile;
 }
 
 // The CTA's range.

@@ -97,6 +97,29 @@ struct PassedTiles {
   __device__ __forceinline__ LoadedKeys loaded_keys() const { return {word(12), blocks()}; }
 };
 
+// The side of a warp that loads, where one lane of the warp of K finds the tiles as well: both are told.
+template <Config C>
+struct FoundTiles : PassedTiles<C> {
+  const Params& p;
+  const bool finds;
+  const Schedule<C> found;
+
+  __device__ __forceinline__ FoundTiles(const Params& params, unsigned shared_memory, bool is_finder)
+      : PassedTiles<C>(shared_memory), p(params), finds(is_finder), found(params) {}
+
+  __device__ __forceinline__ bool has(int round) const {
+    if (finds && threadIdx.x % 32 == 0) {
+      const bool is_real = found.has(round);
+      if (is_real || (joins_tiles(C) && round > 0)) {
+        pass_tile<C>(p, this->smem, found.at(round), is_real, round);
+      } else {
+        pass_the_end<C>(this->smem, round);
+      }
+    }
+    return PassedTiles<C>::has(round);
+  }
+};
+
 // What consumers walk by.
 template <Config C>
 struct ConsumerSchedule {

@@ -154,7 +154,7 @@ __device__ __forceinline__ void produce_alone(const Params& p, const Walk& sched
       load_q<C>(p, smem, tile, at, q_ring);
     } else if (warp == kWarpOfO) {
       store_output<C>(p, smem, tile, at, q_ring);
-    } else if constexpr (!loads_alike(C)) {
+    } else if constexpr (!has_placed_keys(C)) {
       load_kv<C>(p, smem, schedule, tile, at, warp == kWarpOfV, is_real, kv_ring);
     }
     if (!is_real) break;
@@ -177,7 +177,7 @@ __device__ __forceinline__ void produce(const Params& p, const Walk& schedule, u
     if (warp == kWarpOfQ) return copy_queries<C>(p, schedule, smem);
   }
   // Else no warp is left for it.
-  if constexpr (!loads_alike(C) || !leaves_from_registers(C) || !(passes_tiles(C) || copies_q(C)))
+  if constexpr (!has_placed_keys(C) || !leaves_from_registers(C) || !(passes_tiles(C) || copies_q(C)))
     produce_alone<C>(p, schedule, smem, warp);
 }
 

@@ -33,7 +33,7 @@ __device__ __forceinline__ bool Consumer<C>::find_exponents(Scores<C>& scores, b
     float max[2], raise[2], correction[2];
     find_maxima(scores, Scale(Scale::Folded{1.0f}), max);
     if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
-    if (is_first && is_open) finish_rows(old_tile, factor);
+    if (is_first && is_open) finish_rows(opened(old_tile), factor);
     if (is_first) rows = {};
     raise_references(rows, max, raise, correction);
     lower(scores, raise);
@@ -118,7 +118,7 @@ __device__ __forceinline__ void Consumer<C>::step_8_bit(bool is_first, bool is_o
     if (is_open) {
       if constexpr (C.promote_every > 0) follow(output, is_first, factor);
       rescale(output, factor);
-      if (is_first) hand_over(output, old_tile, q.previous());
+      if (is_first) hand_over(output, opened(old_tile), q.previous());
     }
   }
   accumulate = is_first ? 0 : 1;

@@ -50,8 +50,7 @@ __device__ __forceinline__ StepWork& work_of() {
 // Blocks of the longest tile of a sequence that has some: they grow from tile to tile, or windows keep them alike.
 template <Config C>
 __device__ __forceinline__ int longest_tile(const Params& p, int sequence, int tiles) {
-  // Less code where compiles are long.
-  if constexpr (owns_rows(C) && !hides_first_keys(C.facts)) return units_of<C>(p, sequence, tiles - 1);
+  if constexpr (!hides_first_keys(C.facts)) return units_of<C>(p, sequence, tiles - 1);
   return max(units_of<C>(p, sequence, 0), units_of<C>(p, sequence, tiles - 1));
 }
 
@@ -69,7 +68,6 @@ struct DealtSequences {
   // ends, which the longest is one of, come first, so that a sequence that is left out is not counted further.
   template <Config>
   __device__ __forceinline__ int units_of_one_head(const Params&, int sequence) const {
-    if constexpr (!owns_rows(C)) return has(sequence) ? units_of_head<C>(p, sequence) : 0;
     constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // as longest_tile()
     const int tiles = tiles_of_head<C>(p, sequence);
     int units = 0, longest = 0;

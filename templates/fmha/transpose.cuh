@@ -8,6 +8,7 @@
 
 #include "fmha/key_blocks.cuh"
 #include "fmha/params.cuh"
+#include "fmha/passed_tiles.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "ptx/fence.cuh"
@@ -48,8 +49,8 @@ __device__ __forceinline__ void transpose_block(unsigned from, unsigned to, int 
 }
 
 // The transposing warps: block after block, as loads bring them.
-template <Config C>
-__device__ __forceinline__ void transpose_tiles(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+template <Config C, class Walk>
+__device__ __forceinline__ void transpose_tiles(const Params& p, const Walk& schedule, unsigned smem) {
   constexpr LoadRing kRing = load_ring(C, true);
   constexpr Barriers kBarriers = barriers(C);
   const int warp = static_cast<int>(threadIdx.x) / 32 % kTransposingWarps;
@@ -60,7 +61,7 @@ __device__ __forceinline__ void transpose_tiles(const Params& p, const Schedule<
 #pragma unroll 1
   for (int round = 0; schedule.has(round); round = schedule.next(round, tile)) {
     tile = schedule.at(round);
-    const int count = loaded_keys<C>(p, tile).count;
+    const int count = loaded_keys_of<C>(p, schedule, tile).count;
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
       const int raw_slot = kIsOneRing ? ring.slot() : other.slot();

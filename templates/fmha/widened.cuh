@@ -8,6 +8,7 @@
 #include "fmha/key_blocks.cuh"
 #include "fmha/paged_load.cuh"
 #include "fmha/params.cuh"
+#include "fmha/passed_tiles.cuh"
 #include "fmha/producer.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
@@ -40,28 +41,33 @@ __device__ __forceinline__ void init_raw_barriers(unsigned smem) {
   init_raw_ring<C, true>(smem);
 }
 
-// The key blocks of a tile for dense keys; as load_kv of producer.cuh.
-template <Config C, bool kIsV>
-__device__ __forceinline__ void load_raw(const Params& p, unsigned smem, const TileIndex& tile, const HeadIndex& at,
-                                         bool is_real, RingPosition<load_stages(C, kIsV)>& ring) {
-  constexpr LoadRing kRing = load_ring(C, kIsV);
+// The key blocks of a tile for dense keys; as load_kv of producer.cuh. kIsEither: of K or of V, as `is_v` says.
+template <Config C, bool kIsV, bool kIsEither = false, class Walk>
+__device__ __forceinline__ void load_raw(const Params& p, unsigned smem, const Walk& schedule, const TileIndex& tile,
+                                         const HeadIndex& at, bool is_real, RingPosition<load_stages(C, kIsV)>& ring,
+                                         bool is_v = kIsV) {
+  constexpr LoadRing kRing = load_ring(C, kIsV), kRingOfV = load_ring(C, kIsV || kIsEither);
+  static_assert(kRing.slot_bytes == kRingOfV.slot_bytes);
+  const int offset = is_v ? kRingOfV.offset : kRing.offset;
   const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
-  const LoadedKeys keys = loaded_keys<C>(p, tile);
-  const int count = is_real ? keys.count : kIsV ? 0 : 1;
+  const LoadedKeys keys = loaded_keys_of<C>(p, schedule, tile);
+  const int count = is_real ? keys.count : is_v ? 0 : 1;
 #pragma unroll 1
   for (int i = 1; i <= count; ++i) {
-    const unsigned full = barrier_at<kRing.full>(smem, ring.slot());
-    ptx::mbarrier_wait_parity(barrier_at<kRing.empty>(smem, ring.slot()), ring.parity() ^ 1);
+    const int slot = ring.slot();
+    const unsigned full = is_v ? barrier_at<kRingOfV.full>(smem, slot) : barrier_at<kRing.full>(smem, slot);
+    const unsigned empty = is_v ? barrier_at<kRingOfV.empty>(smem, slot) : barrier_at<kRing.empty>(smem, slot);
+    ptx::mbarrier_wait_parity(empty, ring.parity() ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, kRing.slot_bytes);
-    ptx::tma_load_5d(smem + kRing.offset + ring.slot() * kRing.slot_bytes, kIsV ? p.v : p.k, full, 0,
-                     keys.end - i * C.tile_n, 0, head, at.batch);
+    ptx::tma_load_5d(smem + offset + ring.slot() * kRing.slot_bytes, is_v ? p.v : p.k, full, 0, keys.end - i * C.tile_n,
+                     0, head, at.batch);
     ring.advance();
   }
 }
 
-// A loading warp: V; or Q and K, of each tile Q first.
-template <Config C, bool kIsV>
-__device__ __forceinline__ void load_tiles(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+// A loading warp: V; or Q and K, of each tile Q first. kIsEither: the one or the other, as `is_v` says.
+template <Config C, bool kIsV, bool kIsEither = false, class Walk>
+__device__ __forceinline__ void load_tiles(const Params& p, const Walk& schedule, unsigned smem, bool is_v = kIsV) {
   RingPosition<load_stages(C, kIsV)> ring;
   RingPosition<C.q_stages> q_ring;
   [[maybe_unused]] unsigned tail_parity = 0;
@@ -74,36 +80,57 @@ __device__ __forceinline__ void load_tiles(const Params& p, const Schedule<C>& s
     const HeadIndex at = head_of<C>(p, tile);
     if constexpr (!kIsV && copies_q(C)) copy_q<C>(p, smem, tile, at, is_real, q_ring);
     if (ptx::elect_sync()) {
-      if constexpr (!kIsV) load_q<C>(p, smem, tile, at, q_ring);
-      if constexpr (C.facts.kv_layout == KvLayout::dense) load_raw<C, kIsV>(p, smem, tile, at, is_real, ring);
+      if (!is_v) load_q<C>(p, smem, tile, at, q_ring);
+      if constexpr (C.facts.kv_layout == KvLayout::dense)
+        load_raw<C, kIsV, kIsEither>(p, smem, schedule, tile, at, is_real, ring, is_v);
     }
     __syncwarp();
     if constexpr (C.facts.kv_layout != KvLayout::dense)
-      load_key_blocks<C, kIsV>(p, smem, schedule, tile, at, is_real, ring, tail_parity);
+      load_key_blocks<C, kIsV, kIsEither>(p, smem, schedule, tile, at, is_real, ring, tail_parity, is_v);
     if (!is_real) break;
     q_ring.advance();
   }
 }
 
+// Both loading warps, where the one of K finds the tiles and tells the others.
 template <Config C>
-__device__ __forceinline__ void load_widened(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+__device__ __forceinline__ void load_found(const Params& p, unsigned smem, bool is_v) {
+  if constexpr (loads_alike(C)) {
+    load_tiles<C, false, true>(p, FoundTiles<C>{p, smem, !is_v}, smem, is_v);
+  } else if (is_v) {
+    load_tiles<C, true>(p, PassedTiles<C>{smem}, smem);
+  } else {
+    load_tiles<C, false>(p, FoundTiles<C>{p, smem, true}, smem);
+  }
+}
+
+template <Config C, class Walk>
+__device__ __forceinline__ void load_widened(const Params& p, const Walk& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4 * (1 + consumer_warpgroups(C));
-  if (warp == 0) return load_tiles<C, false>(p, schedule, smem);
-  load_tiles<C, true>(p, schedule, smem);
+  if constexpr (passes_tiles(C)) {
+    load_found<C>(p, smem, warp != 0);
+  } else {
+    if (warp == 0) return load_tiles<C, false>(p, schedule, smem);
+    load_tiles<C, true>(p, schedule, smem);
+  }
 }
 
 // 8 bits in all: the producer warpgroup.
-template <Config C>
-__device__ __forceinline__ void load_and_transpose(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+template <Config C, class Walk>
+__device__ __forceinline__ void load_and_transpose(const Params& p, const Walk& schedule, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (warp == kWarpOfK) return load_tiles<C, false>(p, schedule, smem);
-  if (warp == kWarpOfV) return load_tiles<C, true>(p, schedule, smem);
+  if constexpr (passes_tiles(C)) {
+    if (warp == kWarpOfK || warp == kWarpOfV) return load_found<C>(p, smem, warp == kWarpOfV);
+  } else {
+    if (warp == kWarpOfK) return load_tiles<C, false>(p, schedule, smem);
+    if (warp == kWarpOfV) return load_tiles<C, true>(p, schedule, smem);
+  }
   transpose_tiles<C>(p, schedule, smem);
 }
 
 // The widening warps of K, or of V: block after block, as loads bring them.
-template <Config C, bool kIsV>
-__device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+template <Config C, bool kIsV, class Walk>
+__device__ __forceinline__ void widen_tiles(const Params& p, const Walk& schedule, unsigned smem) {
   constexpr LoadRing kRing = load_ring(C, kIsV);
   constexpr Barriers kBarriers = barriers(C);
   constexpr int kSlots = kIsV ? smem_layout(C).v.offset : smem_layout(C).k.offset;
@@ -119,7 +146,7 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& 
     const bool is_real = schedule.has(round);
     if (!is_real && (C.q_stages == 1 || round == 0)) break;
     tile = schedule.at(round);
-    const int count = is_real ? loaded_keys<C>(p, tile).count : kIsV ? 0 : 1;
+    const int count = is_real ? loaded_keys_of<C>(p, schedule, tile).count : kIsV ? 0 : 1;
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
       ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
@@ -146,8 +173,8 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Schedule<C>& 
   }
 }
 
-template <Config C>
-__device__ __forceinline__ void widen(const Params& p, const Schedule<C>& schedule, unsigned smem) {
+template <Config C, class Walk>
+__device__ __forceinline__ void widen(const Params& p, const Walk& schedule, unsigned smem) {
   if (threadIdx.x / 32 < kWideningWarps) return widen_tiles<C, false>(p, schedule, smem);
   widen_tiles<C, true>(p, schedule, smem);
 }

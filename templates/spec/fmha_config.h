@@ -100,10 +100,6 @@ TESSERA_HD constexpr bool has_widening_warps(const Config& c) { return widens_ke
 TESSERA_HD constexpr bool has_placed_keys(const Config& c) {
   return c.facts.kv_layout != KvLayout::dense || has_pools(c);
 }
-// Whether one copy of the code loads K and V of these: compiles by mma.sync are the longest, and K is as wide as V.
-TESSERA_HD constexpr bool loads_alike(const Config& c) {
-  return owns_rows(c) && has_placed_keys(c) && !has_pools(c) && c.facts.head_dim == c.facts.head_dim_v;
-}
 // Whether heads of a query share a tile's rows.
 TESSERA_HD constexpr bool is_packed(const Config& c) { return c.pack_gqa > 1 || has_pools(c); }
 // Rows that a query takes. With pools each query has keys of its own, so a tile is one query or a part of one, and rows
@@ -135,13 +131,14 @@ TESSERA_HD constexpr DType p_dtype(const Config& c) {
 TESSERA_HD constexpr bool copies_q(const Config& c) {
   return c.pack_gqa > 1 && !has_pools(c) && rows_of_box(c) % c.pack_gqa != 0 && c.pack_gqa % rows_of_box(c) != 0;
 }
-// Whether a tile knows where its sequence's queries lie: ragged ones. Beside dealt keys only where the other roles are
-// told of it, too: not where warps stand between loads and products, where rows of Q are copied or few share a block,
-// or where four warpgroups of wgmma have no register to spare.
+// Dealt keys of ragged queries: whether one thread finds the tiles, of which there is one copy then, and for which no
+// role waits between a tile's last product and the next one's first. Four warpgroups have no register to spare for it.
+TESSERA_HD constexpr bool passes_dealt_tiles(const Config& c) {
+  return is_dealt(c) && is_ragged(c.facts) && !copies_q(c) && !shares_blocks(c) && c.tile_m <= 192;
+}
+// Whether a tile knows where its sequence's queries lie: ragged ones, but for some that each warpgroup of wgmma finds.
 TESSERA_HD constexpr bool knows_sequence(const Config& c) {
-  if (!is_ragged(c.facts)) return false;
-  if (!is_dealt(c) || owns_rows(c)) return true;
-  return !has_widening_warps(c) && !transposes_v(c) && !shares_blocks(c) && !copies_q(c) && c.tile_m <= 192;
+  return is_ragged(c.facts) && (!is_dealt(c) || owns_rows(c) || passes_dealt_tiles(c));
 }
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
 // box is there to store it. 8 bits in all by mma.sync on Hopper too: TMA made attention 2.6 % slower there.
@@ -171,9 +168,9 @@ TESSERA_HD constexpr int row_groups(const Config& c) { return shares_blocks(c) ?
 TESSERA_HD constexpr int row_blocks(const Config& c) { return owns_rows(c) && row_groups(c) == 4 ? 2 : 1; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_groups(c) / row_blocks(c); }
 // Whether the other roles are told of their tiles by the thread that loads Q: fmha/passed_tiles.cuh. Four consumer
-// warpgroups have no register to spare. With dealt keys it is for the compiler: the code that finds a tile is long.
+// warpgroups have no register to spare.
 TESSERA_HD constexpr bool passes_tiles(const Config& c) {
-  if (knows_sequence(c) && is_dealt(c)) return !copies_q(c);
+  if (is_dealt(c)) return passes_dealt_tiles(c);
   return knows_sequence(c) && !leaves_from_registers(c) && !has_descales(c.facts) && consumer_warpgroups(c) <= 3;
 }
 // Messages of tiles: the one being written, and those of the tiles that some role may still work on.

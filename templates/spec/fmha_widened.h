@@ -38,7 +38,8 @@ TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
   const int slots = c.q_stages * c.tile_m * qk_columns(c) + c.stages * c.tile_n * columns;
   const int barriers = 3 * c.q_stages * consumer_warpgroups(c) + 4 * c.stages + consumer_warpgroups(c) + 1;
   const int step_work = has_whole_tiles(c) ? kStepWorkBytes : 0;
-  return slots * dtype_bytes(c.facts.dtype) + step_work + 8 * (barriers + 4 * kMaxRawStages);
+  const int passed = passes_tiles(c) ? kPassedTiles * (kPassedTileBytes + 8) : 0;
+  return slots * dtype_bytes(c.facts.dtype) + step_work + passed + 8 * (barriers + 4 * kMaxRawStages);
 }
 TESSERA_HD constexpr int raw_stages_within(const Config& c, int bytes) {
   const int slot = raw_k_slot_bytes(c) + raw_v_slot_bytes(c) + scale_slot_bytes(c, qk_columns(c)) +
@@ -90,6 +91,15 @@ TESSERA_HD constexpr int transposing_stages(const Config& c) {
 TESSERA_HD constexpr int load_stages(const Config& c, bool is_v) {
   if (has_widening_warps(c)) return raw_stages(c);
   return is_v && transposes_v(c) ? transposing_stages(c) : c.stages;
+}
+
+// Whether one copy of the code loads K and V, which are alike: where compiles are the longest, by mma.sync keys that do
+// not lie dense, by wgmma dealt ones.
+TESSERA_HD constexpr bool loads_alike(const Config& c) {
+  const bool is_long =
+      owns_rows(c) ? has_placed_keys(c) : passes_dealt_tiles(c) && (has_placed_keys(c) || has_descales(c.facts));
+  return is_long && !has_pools(c) && c.facts.head_dim == c.facts.head_dim_v &&
+         load_stages(c, false) == load_stages(c, true);
 }
 
 }  // namespace tessera::fmha

@@ -45,6 +45,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha head_dim=64 kv_layout=paged page_size=16 mask=causal", pages},
       {"fmha head_dim=128 kv_layout=paged page_size=1 pack_gqa=2", tokens},
       {"fmha head_dim=64 kv_layout=ragged q_layout=ragged mask=causal", packed},
+      {"fmha head_dim=64 q_layout=ragged seqused=k split_kv=dealt tile_m=64 tile_n=64", attention},
       {"fmha head_dim=64 kv_pools=sparse_window pack_gqa=2", pools},
       {"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64", attention},
       {"fmha head_dim=64 kv_dtype=e4m3", attention},
