@@ -9,6 +9,7 @@
 #include <queue>
 #include <set>
 
+#include "emulator/time/registers.h"
 #include "tessera/emulator/sample.h"
 
 namespace tessera::emulator {
@@ -296,12 +297,12 @@ int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape
                    static_cast<double>(gpu.warps_per_sm) / std::max(1.0, static_cast<double>(static_cast<int>(warps))));
   const double shared = cta_shared_bytes(entry, shape) + gpu.smem_per_cta_reserved;
   count = std::min(count, gpu.smem_per_sm / shared);
-  double registers = entry.max_registers;
-  if (registers == 0 && entry.max_threads != 0)
-    registers = std::min(
-        255.0, gpu.registers_per_sm / (static_cast<double>(entry.max_threads) * std::max(1u, entry.min_ctas_per_sm)));
-  if (registers == 0) registers = 64;
-  registers = std::max(8.0, static_cast<double>(static_cast<int>(registers) / 8 * 8));
+  // As many as are alive, in eights, and at most what the kernel's bounds leave a thread.
+  double most = entry.max_registers != 0 ? entry.max_registers : 255;
+  if (entry.max_threads != 0)
+    most = std::min(most, gpu.registers_per_sm / (entry.max_threads * std::max(1.0, 1.0 * entry.min_ctas_per_sm)));
+  const double registers = std::max(
+      16.0, std::min(std::ceil(registers_alive(entry) / 8) * 8, static_cast<double>(static_cast<int>(most) / 8 * 8)));
   count = std::min(count, gpu.registers_per_sm / (registers * static_cast<double>(static_cast<int>(warps)) * kLanes));
   return std::max(1, static_cast<int>(count));
 }
