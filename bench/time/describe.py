@@ -101,6 +101,13 @@ def main() -> None:
     port = max(line["bytes_per_clock_filled"] for line in everywhere if line["share"] == 1)
     port_of_multicast = max(line["bytes_per_clock_filled"] for line in everywhere if line["share"] > 1)
 
+    # What both CTAs of a pair get together: their own tiles of A, and that of B, which is for both, once.
+    def of_pair(line: dict) -> float:
+        a, b = 64 * line["warpgroups"] * 128, int(line["form"].split("n")[-1]) * 128
+        return (2 * a + b) / line["cycles_of_step"]
+
+    pairs = sorted(of_pair(line) for line in everywhere if line["share"] == 2 and line["same"] and not line["multiplies"])
+
     stores = {(line["bytes"], line["count"]): line for line in lines if line["what"] == "bulk store"}
     store_rate = 49152 / (stores[(65536, 1)]["read"] - stores[(16384, 1)]["read"])
     store_latency = stores[(4096, 1)]["read"] - stores[(4096, 1)]["issue"] - 4096 / store_rate
@@ -290,6 +297,7 @@ def main() -> None:
                 ),
                 "port_bytes_per_clock": by_fed(port, "all SMs the same tiles: what the shared memory of each gets"),
                 "multicast_bytes_per_clock": by_fed(port_of_multicast, "the same with copies for both CTAs of a cluster"),
+                "pair_bytes_per_clock": by_fed(pairs[len(pairs) // 2], "copies for both CTAs and their own, all SMs the same tiles: what a pair gets"),
                 "by_sharers": {
                     "1": measured(sharers[1]["bytes_per_clock_of_each"], "bulk copies of all SMs, each its own bytes"),
                     **{str(count): by_fed(rate, f"tiles as those of a product, {count} SMs the same at about the same time")

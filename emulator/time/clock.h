@@ -206,6 +206,7 @@ class Clock {
   std::map<int, Role> roles_;  ///< by warp of the CTA
   double time_ = 0, last_ = 0;
   bool in_operation_ = false;
+  bool is_multicast_ = false;       ///< copies for several CTAs have been seen
   Cause completed_ = Cause::other;  ///< what the operation that completes now is
   const WarpClock* current_ = nullptr;
   /// The last bulk store: lanes of a warp that store the same bytes by the same instruction are one copy, which the

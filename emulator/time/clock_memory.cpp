@@ -243,7 +243,9 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
 
 // What the L2 answers once goes to every CTA that the copy is for, and takes the port of its multiprocessor.
 double Clock::deliver(const AsyncWork& work, SmClock& sm, double time) {
-  const double rate = work.num_to == 0 ? gpu_.port_bytes_per_clock : gpu_.multicast_bytes_per_clock;
+  is_multicast_ = is_multicast_ || work.num_to > 1;
+  double rate = work.num_to == 0 ? gpu_.port_bytes_per_clock : gpu_.multicast_bytes_per_clock;
+  if (is_multicast_ && gpu_.pair_bytes_per_clock > 0) rate = gpu_.pair_bytes_per_clock / (work.num_to == 0 ? 2 : 1);
   const double took = static_cast<double>(work.bytes) * surroundings_.clock_part / rate;
   double over = 0;
   const auto take = [&](SmClock& one) {

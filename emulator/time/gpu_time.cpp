@@ -246,6 +246,8 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.barrier_base = reader.leaf("sync", "barrier_base");
   gpu.barrier_per_warp = reader.leaf("sync", "barrier_per_warp");
   gpu.cluster_barrier = reader.leaf("sync", "cluster_barrier");
+  if (json.at("l2").contains("pair_bytes_per_clock"))
+    gpu.pair_bytes_per_clock = reader.leaf("l2", "pair_bytes_per_clock");
   gpu.cluster_store = reader.leaf("sync", "cluster_store");
   gpu.cluster_bytes_per_clock = reader.leaf("sync", "cluster_bytes_per_clock");
   gpu.atomic_latency = reader.leaf("sync", "atomic");

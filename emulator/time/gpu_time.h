@@ -104,6 +104,9 @@ struct GpuTime {
   double l2_bytes_per_clock_sm = 0, l2_bytes_per_clock = 0;
   /// That a multiprocessor's shared memory gets at most; of copies for several CTAs.
   double port_bytes_per_clock = 0, multicast_bytes_per_clock = 0;
+  /// That both CTAs of a pair get together where copies are multicast: what each copies for itself, and what is for
+  /// both, once. 0: not known, and the two rates above hold.
+  double pair_bytes_per_clock = 0;
   /// Bytes a clock of each multiprocessor when all read, by how many read the same bytes; no points: not known.
   IntervalTable l2_by_sharers;
   double hbm_bytes_per_us = 0;

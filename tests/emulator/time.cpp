@@ -219,6 +219,19 @@ TEST_CASE("time: a bulk store by all lanes of a warp is one, where they store th
   CHECK(each("64") == doctest::Approx(2 * each("1")).epsilon(0.05));
 }
 
+TEST_CASE("time: registers that are alive at the same time decide how many CTAs fit, not those that were named") {
+  const auto ctas_of = [](bool all_at_once) {
+    std::string body = ".reg .f32 g<128>;\nmov.f32 f0, 0f00000000;\n";
+    const std::string text = "cvt.rn.f32.u32 g{0}, r0;\n", use = "add.f32 f0, f0, g{0};\n";
+    for (int i = 0; i < 100; ++i)
+      body += fmt::format(fmt::runtime(text), i) + (all_at_once ? std::string() : fmt::format(fmt::runtime(use), i));
+    for (int i = 0; i < 100 && all_at_once; ++i) body += fmt::format(fmt::runtime(use), i);
+    return time_of(body + "st.shared.f32 [r3], f0;\n", 256).ctas_per_sm;
+  };
+  CHECK(ctas_of(true) == 2);   // 104 registers and more of 65,536
+  CHECK(ctas_of(false) == 6);  // shared memory's bound
+}
+
 TEST_CASE("time: clusters of four leave multiprocessors of GPCs over") {
   const auto waves_of = [](std::uint32_t ctas, std::uint32_t cluster) {
     DeviceOptions options;
@@ -262,7 +275,7 @@ TEST_CASE("time: a copy for both CTAs of a cluster takes the port of both multip
     return (cycles_of(100, multicast) - cycles_of(60, multicast)) / 40;
   };
   CHECK(each("") < 0.8 * each(", h0"));  // no faster than they are issued
-  CHECK(each(", h0") == doctest::Approx(2 * 4096 / h200().multicast_bytes_per_clock).epsilon(0.03));
+  CHECK(each(", h0") == doctest::Approx(2 * 4096 / h200().pair_bytes_per_clock).epsilon(0.03));
 }
 
 TEST_CASE("time: the L2 gives more of what many multiprocessors copy at the same time") {
