@@ -5,7 +5,7 @@ candidates.py draw TESSERA SEED COUNT > LIST.jsonl          problems drawn by a 
 candidates.py predict TESSERA GPU LIST.jsonl OUT.jsonl      what the model says (goes on where OUT.jsonl ends)
 candidates.py judge OUT.jsonl TIMES.jsonl                   both, held against each other
 
-TIMES.jsonl is what bench_candidates printed of LIST.jsonl on that GPU. A line of LIST.jsonl is a problem:
+TIMES.jsonl is what bench_candidates printed of LIST.jsonl on that GPU, and can stand for the list. A line of LIST.jsonl is a problem:
 {"problem": "gemm --m 512 ...", "pins": ["", "--tile-m 128 ...", ...]}; no pins are the planner's choice."""
 
 import argparse
@@ -168,7 +168,8 @@ def predict(args: argparse.Namespace) -> None:
         done = set()
     def one(text: str) -> str:
         problem = json.loads(text)
-        found = [{"pins": pins, **predicted(args.tessera, args.gpu, f"{problem['problem']} {pins}")} for pins in problem["pins"]]
+        all_pins = problem.get("pins") or [run["pins"] for run in problem["runs"]]
+        found = [{"pins": pins, **predicted(args.tessera, args.gpu, f"{problem['problem']} {pins}")} for pins in all_pins]
         return json.dumps({"problem": problem["problem"], "runs": found}) + "\n"
 
     todo = [text for text in open(args.list) if json.loads(text)["problem"] not in done]
