@@ -159,7 +159,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
   // Taken from lane 0, so that the compiler knows one value for the warp.
-  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
+  const int warp = __shfl_sync(0xffffffff, warp_at(C, static_cast<int>(threadIdx.x) / 32), 0);
   const unsigned tmem_slot = smem + smem_layout(C).tmem.offset;
   if (warp == kWarpOfKv && ptx::elect_sync()) {
     init_barriers<C>(smem);

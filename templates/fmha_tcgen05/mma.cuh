@@ -221,12 +221,42 @@ struct Issuer {
     };
 #pragma unroll 1
     for (int i = 0; i < s_buffers(C); ++i) next_scores();
+    // Blocks from the first one on that both Q tiles have to the last one.
+    const bool ends_together = first.begin == second.begin;
+    const int even_end = ends_together ? min(first.end, second.end) : all.begin;
 #pragma unroll 1
     while (outputs.has_more()) {
+      if (outputs.q_tile == 0 && outputs.block < even_end) {
+        run_even_blocks(outputs.block, all.begin, first.end, second.end);
+        return;
+      }
       outputs.advance([&] { wait_v(); },
                       [&](int block, int q_tile) { step_output(q_tile, block + 1 == outputs.own_end()); },
                       [&] { release_v(); });
       next_scores();
+    }
+  }
+
+  // O of all blocks from `block` down to `begin`, which both Q tiles have, and the scores that are not issued yet:
+  // those of the next block's second Q tile, and of the first one from the block after it on. A step's buffer is that
+  // of the scores behind it. What is known of the walk here need not be found out in each step.
+  __device__ __forceinline__ void run_even_blocks(int block, int begin, int first_end, int second_end) {
+#pragma unroll 1
+    for (; block >= begin; --block) {
+      wait_v();
+      int turn = position.turn;
+      step_output(0, block + 1 == first_end);
+      if (block > begin) {
+        issue_scores(1, turn, 3 + turn);
+        release_k();
+      }
+      turn = position.turn;
+      step_output(1, block + 1 == second_end);
+      release_v();
+      if (block > begin + 1) {
+        wait_k();
+        issue_scores(0, turn, turn);
+      }
     }
   }
 

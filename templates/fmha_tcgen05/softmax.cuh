@@ -16,7 +16,7 @@
 //
 // With three buffers of S the scores of both Q tiles are there, and a warp of each shares a sub-core. They exponentiate
 // in turn: side by side either would wait for the special-function unit all the time, where now one loads its scores
-// and finds their maxima while the other keeps the unit busy.
+// and finds their maxima while the other keeps the unit busy. Each sub-core has turns of its own.
 //
 // Where lanes are folded two threads share a row: they exchange their maxima in each step and their sums at the end.
 #pragma once
@@ -41,6 +41,7 @@
 #include "ptx/shared.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tcgen05.cuh"
+#include "ptx/warp_reduce.cuh"
 #include "spec/fmha_tcgen05.h"
 
 namespace tessera::fmha_tcgen05 {
@@ -50,7 +51,8 @@ inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kSmallestFoldedScale = 1e-30f;
 inline constexpr float kSlack = 8.0f;  // in powers of two
 
-// Named barriers: 0 is __syncthreads(); a softmax warpgroup among itself; one that waits for the other's exponentials.
+// Named barriers: 0 is __syncthreads(); a softmax warpgroup among itself; a warp that waits for the exponentials of the
+// other Q tile's on its sub-core.
 inline constexpr int kBarrierOfSoftmax = 1;
 inline constexpr int kBarrierOfTurns = 4;
 
@@ -125,6 +127,9 @@ struct Softmax {
 
   // What is subtracted from the exponents: 0 while no key is visible, so that -inf - -inf never appears.
   __device__ __forceinline__ float subtrahend() const { return reference == ptx::minus_infinity() ? 0.0f : reference; }
+  __device__ __forceinline__ int barrier_of_turn(int of_q_tile) const {
+    return kBarrierOfTurns + 2 * (lane / 32) + of_q_tile;
+  }
   __device__ __forceinline__ int own_row() const { return row_of_lane(C, lane); }
   __device__ __forceinline__ unsigned half_slot(int which, int of_lane) const {
     return smem + kLayout.halves.offset + 4 * ((which * q_tiles(C) + q_tile) * 128 + of_lane);
@@ -182,6 +187,15 @@ struct Softmax {
   }
   __device__ __forceinline__ bool needs_fix_up(const Keys& visible, int key) const {
     return __any_sync(0xffffffff, scale.is_applied() || first_hidden(visible, key) > 0 || visible.end - key < kCount);
+  }
+  // The same, asked once for a tile: the first block, counted as they stand, from which on some row of the warp does
+  // not see all keys. Where it pays: with three buffers of S the sub-cores' slots are short.
+  static constexpr bool kKnowsRareBlocks =
+      has_third_buffer(C) && C.facts.kv_layout == KvLayout::dense && !has_pools(C.facts) && !hides_first_keys(C.facts);
+  // `origin`: the first block's first key.
+  __device__ __forceinline__ int first_rare_block(const Keys& visible, int origin) const {
+    const int keys = scale.is_applied() ? 0 : max(visible.end - origin, 0);
+    return static_cast<int>(ptx::redux_min(static_cast<unsigned>(keys))) / C.tile_n;
   }
   __device__ __forceinline__ void fix_up(float (&scores)[kCount], const Keys& visible, int key) const {
     const int begin = first_hidden(visible, key), end = visible.end - key;
@@ -302,7 +316,7 @@ struct Softmax {
   // what waits for the store another one.
   __device__ __forceinline__ void store_probabilities(const float (&scores)[kCount], int buffer, int slot) {
     if constexpr (has_third_buffer(C)) {
-      if (is_behind_other) ptx::barrier_sync(kBarrierOfTurns + q_tile, 2 * kWarpgroupThreads);
+      if (is_behind_other) ptx::barrier_sync(barrier_of_turn(q_tile), 64);
     }
     constexpr int kGroups = kCount / kGroup, kOfChunk = kChunk / kGroup;
     const ptx::FloatPair factor = same_floats(scale.folded), minus_m = same_floats(-subtrahend());
@@ -325,8 +339,7 @@ struct Softmax {
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       if constexpr (has_third_buffer(C)) {
-        if (group == kGroups - 1 && is_before_other)
-          ptx::barrier_arrive(kBarrierOfTurns + (1 - q_tile), 2 * kWarpgroupThreads);
+        if (group == kGroups - 1 && is_before_other) ptx::barrier_arrive(barrier_of_turn(1 - q_tile), 64);
       }
       exp2_of_group(x[group % 2], y[group % 2], [&](int i) {
         if (group + 1 < kGroups && i < 4) exponents(group + 1, i);
@@ -426,6 +439,7 @@ struct Softmax {
         slope = attention::slope_of<C>(p, tile.head * C.pack_gqa + head_of_row<C>(row));
         beside = row / padded_heads(C) + keys.lengths.k - keys.lengths.q;
       }
+      const int first_rare = kKnowsRareBlocks ? first_rare_block(visible, keys.key_of(0)) : 0;
       reference = ptx::minus_infinity();
       sum = 0.0f;
 #pragma unroll 1
@@ -440,7 +454,7 @@ struct Softmax {
           is_before_other = others.has(q_tile == 0 ? block : block - 1);
         }
         const int first = part_of_lane(C, lane) * kCount;
-        const bool is_rare = needs_fix_up(visible, keys.key_of(block) + first);
+        const bool is_rare = kKnowsRareBlocks ? block >= first_rare : needs_fix_up(visible, keys.key_of(block) + first);
         if constexpr (has_pools(C.facts)) {
           step([&](float(&scores)[kCount]) {
             if (keys.is_listed(block)) {

@@ -231,22 +231,34 @@ inline constexpr int kWarpOfKv = 0;
 inline constexpr int kWarpOfQ = 1;
 inline constexpr int kWarpOfO = 2;
 inline constexpr int kWarpOfMma = 3;
+// Warps are numbered by roles, warpgroup by warpgroup: control, correction, softmax, and what makes keys. With three
+// buffers of S the softmax's stand first and the control warps behind the correction's: the issuer shares a sub-core
+// with two warps of the softmax that are busy all the time, and can wait where they cannot.
+TESSERA_HD constexpr int warp_at(const Config& c, int place) {
+  if (!has_third_buffer(c) || place >= 16) return place;
+  return place < 8 ? place + 8 : place < 12 ? place - 4 : place - 12;
+}
+TESSERA_HD constexpr int place_of(const Config& c, int warp) {
+  if (!has_third_buffer(c) || warp >= 16) return warp;
+  return warp >= 8 ? warp - 8 : warp >= 4 ? warp + 4 : warp + 12;
+}
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
-  switch (index) {
+  // In the order of their warps.
+  switch (!has_third_buffer(c) || index > 5 ? index : index == 0 ? 5 : index == 1 ? 4 : index - 2) {
     case 0:
-      return {"load_kv", kWarpOfKv, 1, budget.control};
+      return {"load_kv", place_of(c, kWarpOfKv), 1, budget.control};
     case 1:
-      return {"load_q", kWarpOfQ, 1, budget.control};
+      return {"load_q", place_of(c, kWarpOfQ), 1, budget.control};
     case 2:
-      return {"store_o", kWarpOfO, 1, budget.control};
+      return {"store_o", place_of(c, kWarpOfO), 1, budget.control};
     case 3:
-      return {"mma", kWarpOfMma, 1, budget.control};
+      return {"mma", place_of(c, kWarpOfMma), 1, budget.control};
     case 4:
-      return {"correction", 4, 4, budget.correction};
+      return {"correction", place_of(c, 4), 4, budget.correction};
     case 5:
-      return {"softmax", 8, 4 * q_tiles(c), budget.softmax};
+      return {"softmax", place_of(c, 8), 4 * q_tiles(c), budget.softmax};
     default:
       return {gathers(c) ? "gather" : "widen_kv", 8 + 4 * q_tiles(c), kWideningWarps, budget.widening};
   }
