@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""What the B200's description predicts of the planner's own choices, beside published figures or a unit's limit.
+
+  cells.py build/cli/tessera [--only PART]        # prints a table in Markdown
+
+Cells: products of bf16, e4m3, NVFP4 and MXFP8 at 4,096^3, 8,192^3 and the 28 shapes of four layers; attention of head_dim 64, 128
+and 256, 16 heads, 16,384 queries and keys, full and causal. A published figure is the best that was found for the same problem
+(docs/time.md says by whom). Where there is none, the limit is that of a unit alone at the predicted clock: the tensor cores of all
+multiprocessors, or the memory; beside either the launch that a prediction has in it. --only: cells whose words contain PART.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+LAYERS = [(7168, 16384), (4096, 7168), (7168, 2048), (24576, 1536)]
+ROWS = [64, 128, 256, 512, 1024, 2048, 4096]
+# bits of a and b with their scales, FLOP a cycle of one multiprocessor
+TYPES = {"bf16": (16, 8192), "e4m3": (8, 16384), "nvfp4": (4.5, 32768), "mxfp8_e4m3": (8.25, 16384)}
+PUBLISHED = {  # TFLOPS
+    ("bf16", 4096, 4096, 4096): 1773,
+    ("bf16", 8192, 8192, 8192): 1610,
+    ("nvfp4", 8192, 8192, 8192): 6349,
+    ("mxfp8_e4m3", 8192, 8192, 8192): 2378,
+    (64, "none"): 1215,
+    (64, "causal"): 1164,
+    (128, "none"): 1749,
+    (128, "causal"): 1613,
+}
+ARGUMENTS = ["--arch", "sm_100a", "--device", "emulator", "--time", "b200", "--no-values"]
+
+
+def predict(tessera, words):
+    run = subprocess.run([tessera, "run", *words, *ARGUMENTS, "--json"], capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{' '.join(words)}: {run.stderr.strip()}")
+    return json.loads(run.stdout)["predicted"]["kernels"][0]
+
+
+def number(gpu, *path):
+    for name in path:
+        gpu = gpu[name]
+    return gpu["value"]
+
+
+def cells():
+    for dtype in TYPES:
+        for size in (4096, 8192):
+            yield dtype, (size, size, size)
+        for n, k in LAYERS:
+            for m in ROWS:
+                yield dtype, (m, n, k)
+    for head_dim in (64, 128, 256):
+        for mask in ("none", "causal"):
+            yield head_dim, mask
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tessera")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    gpu = json.loads((pathlib.Path(__file__).parents[2] / "emulator/time/gpus/b200.json").read_text())
+    sms, launch = number(gpu, "sm", "count"), number(gpu, "launch", "empty_us")
+    memory = number(gpu, "hbm", "terabytes_per_second") * 1e12
+    print("| problem | kernel | us | TFLOPS | against | part | limit named |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    for what, sizes in cells():
+        if isinstance(what, str):
+            m, n, k = sizes
+            name = f"{what}, {m} x {n} x {k}"
+            words = ["gemm", "--dtype", what, "--m", str(m), "--n", str(n), "--k", str(k)]
+            flop, key = 2 * m * n * k, (what, m, n, k)
+        else:
+            name = f"attention, head_dim {what}, {'full' if sizes == 'none' else sizes}"
+            words = ["fmha", "--head-dim", str(what), "--mask", sizes, "--batch", "1", "--heads-q", "16", "--heads-kv", "16",
+                     "--seqlen-q", "16384", "--seqlen-k", "16384"]
+            flop, key = 4 * 16384**2 * what * 16 * (1 if sizes == "none" else 0.5), (what, sizes)
+        if options.only not in name:
+            continue
+        kernel = predict(options.tessera, words)
+        us = kernel["time_us"]
+        reached = flop / us / 1e6
+        if key in PUBLISHED:
+            against, part = f"{PUBLISHED[key]:,} published", reached / PUBLISHED[key]
+        else:
+            rate = TYPES[what][1] if isinstance(what, str) else 8192
+            tensor = flop / (rate * sms * kernel["clock_mhz"] * 1e6) * 1e6
+            read = 0.0
+            if isinstance(what, str):
+                read = ((m + n) * k * TYPES[what][0] / 8 + m * n * 2) / memory * 1e6
+            best = launch + max(tensor, read)
+            against, part = f"{best:.1f} us: {'tensor cores' if tensor >= read else 'memory'}", best / us
+        print(f"| {name} | {kernel['entry'].split('_to_')[-1]} | {us:.1f} | {reached:,.0f} | {against} | {100 * part:.0f} % | "
+              f"{kernel['limit']} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
