@@ -5,7 +5,8 @@
 // would have to order memory for that, a fence that waits for everything in flight.
 //
 // Products with factors of blocks get ready while the launch before ends: barriers, maps, and each role its first tile,
-// whose divisions took 0.3 to 0.5 us behind the wait, of products of 5 to 10 us on an H200.
+// whose divisions took 0.3 to 0.5 us behind the wait, of products of 5 to 10 us on an H200; the first weights are on
+// their way to the L2 by then (producer.cuh).
 //
 // TMA fills the ring ahead of the consumers, across tiles too: while the consumers store one tile, the first steps of
 // the next are loaded. Stores leave through staging memory of their own, asynchronously. Roles: producer.cuh,
@@ -63,7 +64,8 @@ template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
 
-  if constexpr (has_scale_blocks(C)) ptx::griddepcontrol_launch_dependents();
+  if constexpr (has_scale_blocks(C))
+    if (!lets_next_start_late<C>()) ptx::griddepcontrol_launch_dependents();
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
   // Another warp fetches the maps meanwhile: the first load needs them.

@@ -192,6 +192,23 @@ TEST_CASE("parts of k send each other their sums where little comes, into the me
   CHECK(staged(ScaleBlock::none, 64, 64, 4, false) == 2 * 64 * 32);
 }
 
+TEST_CASE("32 KB of weights and less than a step more come to the L2 ahead") {
+  const auto steps = [](int tile_n, int cluster_m, SwapAb swap_ab) {
+    return prefetched_steps({.facts = {.a_type = OperandType::e4m3, .b_type = OperandType::e4m3},
+                             .tile_m = 64,
+                             .tile_n = tile_n,
+                             .stages = 3,
+                             .cluster_m = cluster_m,
+                             .swap_ab = swap_ab});
+  };
+  CHECK(steps(64, 1, SwapAb::off) == 3);  // no more than there are slots
+  CHECK(steps(128, 1, SwapAb::off) == 2);
+  CHECK(steps(192, 1, SwapAb::off) == 2);
+  CHECK(steps(256, 1, SwapAb::off) == 1);
+  CHECK(steps(256, 2, SwapAb::off) == 2);  // a CTA's part
+  CHECK(steps(256, 1, SwapAb::on) == 3);   // tile_m is the weights'
+}
+
 TEST_CASE("boxes fill their slots, panels of d its columns") {
   for (const Config& c : legal_configs()) {
     const TmaBox a = a_box(c), b = b_box(c), d = d_box(c);
