@@ -32,7 +32,7 @@ constexpr double kPromotedAloneFactor = 2.4;      // where no other warpgroup wo
 constexpr double kScaledAloneFactor = 1.98;       // and what is added has factors of blocks, beside the next one
 constexpr double kScaledFactor = 1.08;            // of those whose sums are multiplied by factors of blocks
 constexpr double kScaledOneBlockFactor = 1.17;    // the same where two warpgroups have a block of 64 rows each
-constexpr double kScaledPartCycles = 700;         // of a launch with factors of blocks, for each part of k beyond two
+constexpr double kScaledPartCycles = 1400;        // of a launch with factors of blocks, for each part of k beyond two
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
 // The same with a gate, where few rows are not D's columns: the products of a step, their factors and the sums of a
 // warpgroup come one after the other.
@@ -63,6 +63,8 @@ constexpr double kRelaunchCycles = 3355;       // between a CTA with a split k a
 constexpr double kSumCycles = 639.3;           // of adding up the parts of k: two barriers of the cluster
 constexpr double kLeaveBytesPerCycle = 108.1;  // of a warpgroup's partial sums
 constexpr double kFetchBytesPerCycle = 7.727;  // of those that other CTAs leave
+constexpr double kSentSumCycles = 450;         // of adding up the parts where CTAs send each other their sums
+constexpr double kSentBytesPerCycle = 12;      // of those that a warpgroup gets
 constexpr double kMemoryBytesPerCycle = 2235;  // all SMs
 constexpr double kIdleShare = 0.1419;          // more of a last round's bytes, where all SMs are idle
 constexpr double kStepSharpness = 7.508;       // of the maximum of what a step overlaps in part
@@ -262,10 +264,12 @@ double store_cycles(const Config& c, double pitch, double used) {
          smooth_max<kLook>({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);
 }
 
-/// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many, most from other CTAs.
+/// Of adding up the parts of k: every warpgroup leaves its sums and fetches as many, most from other CTAs, or gets
+/// them.
 double sum_cycles(const Config& c) {
   if (c.split_k == 1) return 0;
   const double bytes = gemm::blocks(c) * gemm::kBlockRows * c.tile_n * 4.0;
+  if (gemm::sends_sums(c)) return kSentSumCycles + bytes * (1 - 1.0 / c.split_k) / kSentBytesPerCycle;
   return kSumCycles + bytes / kLeaveBytesPerCycle + bytes * (1 - 1.0 / c.split_k) / kFetchBytesPerCycle;
 }
 

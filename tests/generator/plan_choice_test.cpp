@@ -263,6 +263,28 @@ TEST_CASE("products: the choice where others were measured to be slow") {
   is_one_of({{"m", "5392"}, {"n", "432"}, {"k", "5808"}, {"b_layout", "mn"}}, {"192x112_s5_c1x4x1"});
 }
 
+TEST_CASE(
+    "products with factors of blocks, up to 128 rows: choices that an H200 had no faster tile for, or hardly one") {
+  const auto chosen = [](const char* m, const char* n, const char* k) {
+    const std::string kernel = planned_kernel(problem_of("gemm", {{"dtype", "e4m3"},
+                                                                  {"a_scale_block", "1x128"},
+                                                                  {"b_scale_block", "128x128"},
+                                                                  {"d_dtype", "bf16"},
+                                                                  {"m", m},
+                                                                  {"n", n},
+                                                                  {"k", k}}));
+    return kernel.substr(kernel.find("bf16_kk_") + 8);
+  };
+  // Half of the slots that there is memory for: the next launch's CTA gets ready beside this one's.
+  CHECK(chosen("8", "7168", "2048") == "16x64t_s10_c1x1x1_b8");
+  CHECK(chosen("8", "4096", "7168") == "32x64t_s8_c1x1x2_b8");
+  CHECK(chosen("1", "32768", "512") == "16x128t_s5_c1x1x1_b8");
+  CHECK(chosen("64", "7168", "2048") == "64x64_s12_c1x1x1");
+  CHECK(chosen("64", "2112", "7168") == "64x64_s13_c1x1x2");
+  CHECK(chosen("64", "576", "7168") == "64x64_s13_c1x1x4");
+  CHECK(chosen("128", "7168", "16384") == "128x128_s5_c1x1x2");
+}
+
 TEST_CASE("products: memory that few multiprocessors ask for in the last round takes longer") {
   const gemm::Config narrow{.tile_m = 64, .tile_n = 16, .stages = 16, .cluster_m = 1, .swap_ab = SwapAb::on};
   gemm::Config wide = narrow;
