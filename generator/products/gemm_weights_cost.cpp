@@ -73,7 +73,7 @@ double direct_item_microseconds(const Config& c, bool is_of_groups) {
          kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
 }
 // Of up to 16 rows, beside MXFP4's.
-constexpr double kDirectNvfp4 = 1.13, kDirectInt4 = 1.165, kDirectZeroPoints = 1.19;
+constexpr double kDirectNvfp4 = 1.13, kDirectInt4 = 1.01, kDirectZeroPoints = 1.035;
 double direct_format_factor(const Config& c) {
   if (c.zero_points == ZeroPoints::given) return kDirectZeroPoints;
   if (c.facts.b_type == OperandType::int4) return kDirectInt4;
@@ -92,6 +92,27 @@ double direct_step_factor(const Config& c, bool is_of_groups) {
   if (is_of_groups) return has_twelve_warps(c) ? kTwelveOfGroups : is_shallow ? kShallowOfGroups : kDirectOfGroups;
   if (has_twelve_warps(c)) return is_shallow ? kShallow : 1;
   return is_shallow ? kShallow : kReloaded;
+}
+
+// Teams (few rows by wgmma), fitted to the same page: microseconds of a launch, and for each eight rows of the tile; of
+// ten thousand sums that a cluster's parts hand over; of a block of 64 x 128 weights, and for each eight rows, less
+// where a warpgroup has two of a step, more where there are three warpgroups; of eight rows of a step's activations
+// that come anew; of a further tile, and for each eight rows; of groups of rows a block, and with two blocks a
+// warpgroup a further tile.
+constexpr double kTeamLaunchMicroseconds = 3.913, kTeamLaunchOctetMicroseconds = -0.398,
+                 kTeamSharedMicroseconds = 0.184;
+constexpr double kTeamBlockMicroseconds = 0.12, kTeamBlockOctetMicroseconds = 0.0138, kTeamPairMicroseconds = -0.0067;
+constexpr double kTeamOfThreeMicroseconds = 0.006, kTeamStreamMicroseconds = 0.0011;
+constexpr double kTeamItemMicroseconds = 0.311, kTeamItemOctetMicroseconds = 0.275;
+constexpr double kTeamOfGroupsBlockMicroseconds = 0.0219, kTeamOfGroupsPairMicroseconds = 1.129;
+// Of a tile of one block, less where activations stay; and of groups of 32 rows a further tile of 512 columns.
+constexpr double kTeamOfOneBlockMicroseconds = 0.006, kTeamOfGroupsWideMicroseconds = 1.5;
+// A block beside MXFP4's.
+constexpr double kTeamNvfp4 = 1.12, kTeamInt4 = 1.035, kTeamZeroPoints = 1.065;
+double team_format_factor(const Config& c) {
+  if (c.zero_points == ZeroPoints::given) return kTeamZeroPoints;
+  if (c.facts.b_type == OperandType::int4) return kTeamInt4;
+  return c.facts.b_type == OperandType::nvfp4 ? kTeamNvfp4 : 1;
 }
 
 // 8-bit activations: what a warp takes to widen four of its rows, from 16, 64 and 4,096 x 8,192 x 8,192.
@@ -141,6 +162,38 @@ GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
   return cost;
 }
 
+GemmWeightsCost team_cost_of(const Config& c, const Gemm& p) {
+  const auto [m, matrices] = rows_of_matrices(p);
+  const double n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
+  const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * matrices;
+  const double clusters = hopper_clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
+  const double steps = std::ceil(std::ceil(k / gemm_weights::step_depth(c)) / c.split_k);
+  const double of_tile = gemm_weights::blocks_of_tile(c), octets = c.tile_m / 8.0;
+  // Of a CTA, along k: the last step of all may have one block.
+  const double along_k = std::min(std::ceil(std::ceil(k / kWeightDepth) / c.split_k), steps * step_blocks(c));
+  const bool is_of_groups = p.grouping != Grouping::none;
+  const bool is_resident = tiles_m * matrices <= 1 && steps <= c.stages && !is_of_groups;
+  double block = kTeamBlockMicroseconds + kTeamBlockOctetMicroseconds * octets;
+  if (gemm_weights::blocks(c) > 1) block += kTeamPairMicroseconds;
+  if (gemm_weights::consumer_warpgroups(c) == 3) block += kTeamOfThreeMicroseconds;
+  if (is_of_groups) block += kTeamOfGroupsBlockMicroseconds;
+  block *= team_format_factor(c);
+  if (!is_resident) block += kTeamStreamMicroseconds * octets / of_tile;
+  if (of_tile < 2) block += is_resident ? kTeamOfOneBlockMicroseconds / 3 : kTeamOfOneBlockMicroseconds;
+  // Few CTAs read no faster than each can.
+  const double memory = weight_block_bytes(gemm_weights::weights(c)) / tiles_m / kMostMemoryBytes;
+  block = std::max(block, memory / (1e3 * kHopper.clock_ghz));
+  double launch = kTeamLaunchMicroseconds + kTeamLaunchOctetMicroseconds * octets;
+  if (c.split_k > 1) launch += kTeamSharedMicroseconds * gemm_weights::parts(c) * c.tile_m * c.tile_n / 1e4;
+  double item = kTeamItemMicroseconds + kTeamItemOctetMicroseconds * octets;
+  if (is_of_groups && gemm_weights::blocks(c) > 1) item += kTeamOfGroupsPairMicroseconds * octets;
+  if (is_of_groups && c.tile_m > 24 && of_tile > 6) item += kTeamOfGroupsWideMicroseconds * octets;
+  GemmWeightsCost cost;
+  cost.bound = octets > 1 ? "the widening of the weights" : "memory";
+  cost.cycles = (launch + rounds * along_k * of_tile * block + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz;
+  return cost;
+}
+
 // Of a block, for 128 of k.
 double widen_cycles(const Config& c) {
   if (c.tile_m > kFewRowsOfTile) return kWidenCycles;
@@ -160,6 +213,7 @@ double many_rows_factor(const Config& c) {
 
 GemmWeightsCost gemm_weights_cost(const Config& c, const Gemm& p) {
   if (gemm_weights::is_direct(c)) return direct_cost_of(c, p);
+  if (gemm_weights::is_team(c)) return team_cost_of(c, p);
   const auto [m, matrices] = rows_of_matrices(p);
   const double n = hint(p.n, kExampleColumns), k = hint(p.k, kExampleDepth);
   const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * matrices;

@@ -29,8 +29,10 @@ constexpr int kColumns[] = {128, 256, 64};
 constexpr int kParts[] = {1, 2, 3, 4};
 constexpr int kMostSplitRows = 64;  // of a tile whose k is split
 constexpr int kDirectRows[] = {8, 16, 32};
-constexpr int kDirectColumns[] = {128, 256, 64, 192};
+constexpr int kDirectColumns[] = {128, 256, 64, 192, 384};
 constexpr int kDirectParts[] = {1, 2, 3, 4, 6, 8};
+constexpr int kTeamRows[] = {8, 16, 24, 32};
+constexpr int kTeamColumns[] = {128, 256, 64, 192, 384, 512};
 constexpr int kRasterRows = 1024;
 
 int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
@@ -42,7 +44,9 @@ Config facts_of(const Gemm& p) {
 // Of 16 rows that do not fit anyway, with one tile for each cluster: a shorter ring is filled sooner.
 constexpr int kStagesOfOneTile = 12;
 bool has_one_tile(const Config& c, const Gemm& p) {
-  if (c.tile_m != 16 || gemm_weights::direct_warps(c) != 12 || p.m <= 0 || p.m > 16 || p.n <= 0) return false;
+  if (!gemm_weights::is_direct(c) || c.tile_m != 16 || gemm_weights::direct_warps(c) != 12 || p.m <= 0 || p.m > 16 ||
+      p.n <= 0)
+    return false;
   return (p.n + c.tile_n - 1) / c.tile_n * std::max<std::int64_t>(p.l, 1) <= hopper_clusters_at_once(c.split_k);
 }
 
@@ -50,7 +54,7 @@ bool has_one_tile(const Config& c, const Gemm& p) {
 // leave the weights their deepest rings.
 int direct_stages(Config c, const Gemm& p) {
   const int most = most_stages(c), groups = gemm_weights::k_groups(c);
-  const auto parts = static_cast<std::int64_t>(std::max(c.split_k, 1)) * kWeightDepth;
+  const auto parts = static_cast<std::int64_t>(std::max(c.split_k, 1)) * gemm_weights::step_depth(c);
   const std::int64_t slots = p.k <= 0 ? most : (p.k + parts * groups - 1) / (parts * groups) * groups;
   const bool may_stay = p.m > 0 && p.m <= c.tile_m && p.l <= 1 && p.grouping == Grouping::none;
   if (p.k > 0 && may_stay && slots <= most) return static_cast<int>(std::max<std::int64_t>(slots, 2 * groups));
@@ -64,8 +68,9 @@ void add_direct(const Gemm& problem, std::vector<Config>& list) {
   for (const int tile_m : kDirectRows)
     for (const int tile_n : kDirectColumns)
       for (const int split_k : kDirectParts) {
-        // Of 32 rows nine warps are slower than eight of another width.
+        // Of 32 rows nine warps are slower than eight of another width; 384 columns were faster in groups alone.
         if (tile_n == 192 && tile_m > 16 && !problem.tile_n) continue;
+        if (tile_n == 384 && (tile_m > 8 || problem.grouping == Grouping::none) && !problem.tile_n) continue;
         Config c = facts_of(problem);
         c.mma_kind = MmaKind::mma_f16;
         c.tile_m = problem.tile_m.value_or(tile_m);
@@ -76,6 +81,25 @@ void add_direct(const Gemm& problem, std::vector<Config>& list) {
         if (why_invalid(c).ok()) c.stages = direct_stages(c, problem);
         c.stages = problem.stages.value_or(c.stages);
         // Illegal ones are of interest where the instruction was asked for.
+        if (problem.mma_kind || why_invalid(c).ok()) list.push_back(c);
+      }
+}
+
+// Few rows by wgmma.
+void add_teams(const Gemm& problem, std::vector<Config>& list) {
+  for (const int tile_m : kTeamRows)
+    for (const int tile_n : kTeamColumns)
+      for (const int split_k : kParts) {
+        Config c = facts_of(problem);
+        c.tile_m = problem.tile_m.value_or(tile_m);
+        c.tile_n = problem.tile_n.value_or(tile_n);
+        c.split_k = problem.split_k.value_or(split_k);
+        c.raster = problem.raster.value_or(raster_of(std::max(c.tile_m, 1)));
+        if (!gemm_weights::is_team(c)) continue;
+        c.stages = 2 * std::max(1, gemm_weights::k_groups(c));
+        if (why_invalid(c).ok()) c.stages = direct_stages(c, problem);
+        c.stages = problem.stages.value_or(c.stages);
+        // Illegal ones are of interest where they were asked for.
         if (problem.mma_kind || why_invalid(c).ok()) list.push_back(c);
       }
 }
@@ -127,6 +151,7 @@ std::vector<Config> GemmWeightsOperator::candidates(const Gemm& problem) {
   // Factors of a: by mma.f16 alone, which the rule says where the other is asked for.
   const bool is_direct_alone = problem.a_scale_block != ScaleBlock::none && !list.empty();
   if (problem.mma_kind == MmaKind::mma_f16 || is_direct_alone) return list;
+  add_teams(problem, list);
   for (const int tile_m : kRows)
     for (const int tile_n : kColumns)
       for (const int split_k : kParts) {
@@ -136,6 +161,7 @@ std::vector<Config> GemmWeightsOperator::candidates(const Gemm& problem) {
         c.tile_n = problem.tile_n.value_or(tile_n);
         c.split_k = problem.split_k.value_or(split_k);
         c.raster = problem.raster.value_or(raster_of(std::max(c.tile_m, 1)));
+        if (gemm_weights::is_team(c)) continue;
         c.stages = 2 * std::max(1, gemm_weights::k_groups(c));
         if (why_invalid(c).ok()) c.stages = most_stages(c);
         c.stages = problem.stages.value_or(c.stages);
@@ -203,12 +229,21 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
     case Rule::group_of_int4:
       return fmt::format("b_group {}: 32, 64 or {} allowed", found, bound);
     case Rule::tile_m_not_supported:
+      if (gemm_weights::is_team(config))
+        return fmt::format("tile_m {}: a multiple of 8 up to {}, or of 16 up to {} needed (columns of wgmma)", found,
+                           kMostFewRows, bound);
       return fmt::format("tile_m {}: a multiple of 16 up to {} needed (columns of wgmma, in boxes of {})", found, bound,
                          config.tile_m > 0 ? gemm_weights::a_box_rows(config) : 8);
-    case Rule::tile_n_not_supported:
-      return fmt::format("tile_n {}: 64, 128{} or {} allowed{} (64 for each block of weights)", found,
-                         gemm_weights::is_direct(config) ? ", 192" : "", bound,
-                         gemm_weights::is_direct(config) ? " with mma.f16" : "");
+    case Rule::tile_n_not_supported: {
+      const char* const between = gemm_weights::is_team(config)     ? ", 192, 256, 384"
+                                  : gemm_weights::is_direct(config) ? (config.tile_m == 8 ? ", 192, 256" : ", 192")
+                                                                    : "";
+      const char* const when = gemm_weights::is_team(config)     ? " with up to 32 rows by wgmma"
+                               : gemm_weights::is_direct(config) ? " with mma.f16"
+                                                                 : "";
+      return fmt::format("tile_n {}: 64, 128{} or {} allowed{} (64 for each block of weights)", found, between, bound,
+                         when);
+    }
     case Rule::instruction:
       return "4-bit weights are multiplied by wgmma.f16 or mma.f16";
     case Rule::rows_not_supported:
@@ -263,7 +298,7 @@ void describe_smem(const Config& c, Plan& plan) {
                           {fmt::format("{} of a step", name), "consumer", "barrier empty"}}});
   };
   ring(layout.a, "activations");
-  if (!gemm_weights::is_direct(c)) ring(layout.b, "packed weights");
+  if (!gemm_weights::has_own_rings(c)) ring(layout.b, "packed weights");
   if (gemm_weights::has_d_map(c))
     plan.smem.push_back({layout.d.name,
                          layout.d.offset,
@@ -276,7 +311,7 @@ void describe_smem(const Config& c, Plan& plan) {
         {layout.parts.name,
          layout.parts.offset,
          layout.parts.bytes,
-         gemm_weights::is_direct(c) ? gemm_weights::direct_warps(c) : gemm_weights::consumer_warpgroups(c),
+         gemm_weights::has_own_rings(c) ? gemm_weights::rings(c) : gemm_weights::consumer_warpgroups(c),
          {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
           {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
@@ -327,8 +362,8 @@ void GemmWeightsOperator::describe(const Config& config, Plan& plan) {
       : gemm_weights::copies_rows(config) ? plain_operand("a", to_word(facts.a_type), "A, rows copied by a warp")
                                           : mapped("a", element_type(facts.a_type), Swizzle::b128, "A, K-major"),
       plain_operand("b", to_word(facts.b_type),
-                    gemm_weights::is_direct(config) ? "weights and scales, packed: loaded to registers"
-                                                    : "weights and scales, packed: by bulk copies, to registers"),
+                    gemm_weights::has_own_rings(config) ? "weights and scales, packed: loaded to registers"
+                                                        : "weights and scales, packed: by bulk copies, to registers"),
       gemm_weights::has_d_map(config)
           ? mapped("d", facts.d_dtype, gemm::d_swizzle(gemm_weights::epilogue_config(config)),
                    "D, stored through shared memory")
@@ -370,8 +405,10 @@ std::string GemmWeightsOperator::call(const Config& config) {
   return fmt::format(
       "tessera::gemm_weights::{}<kConfig>(\n      {{{}, {}, b, d_pointer, {}, {}, {}, {}, m, n, k, l, ldd, "
       "d_stride_l, {}, alpha, {}{}{}{}}})",
-      gemm_weights::is_direct(config) ? "direct_kernel" : "kernel", no_map,
-      gemm_weights::has_d_map(config) ? "d" : no_map, has_c ? "c" : "nullptr",
+      gemm_weights::is_direct(config) ? "direct_kernel"
+      : gemm_weights::is_team(config) ? "team_kernel"
+                                      : "kernel",
+      no_map, gemm_weights::has_d_map(config) ? "d" : no_map, has_c ? "c" : "nullptr",
       config.facts.bias != Bias::none ? "bias" : "nullptr", is_widened ? "scale_a" : "nullptr",
       is_widened || config.facts.b_type == OperandType::nvfp4 ? "scale_b" : "nullptr",
       has_c ? "ldc, c_stride_l" : "0, 0", has_c ? "beta" : "0.0f", groups, rows, factors);

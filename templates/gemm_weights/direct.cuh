@@ -8,7 +8,6 @@
 #pragma once
 
 #include "common/ring.cuh"
-#include "gemm/finish.cuh"
 #include "gemm_weights/direct_split.cuh"
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/schedule.cuh"
@@ -20,7 +19,6 @@
 #include "ptx/matrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/mma.cuh"
-#include "ptx/narrow.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
 #include "spec/gemm_weights.h"
@@ -298,30 +296,6 @@ struct DirectConsumer {
     if (!is_resident) ring.advance(schedule.slots());
   }
 
-  // For the epilogue N is M: D leaves transposed. Of the 16 columns that begin at `column`.
-  __device__ __forceinline__ void store(const float (&sums)[kOctets][4], int column, const Tile& tile) const {
-    const float alpha = factor_of<C>(p);
-    const gemm::Params params{p.d,     p.d,          p.d,   p.d_pointer,  p.c,          p.bias, nullptr,
-                              nullptr, {},           {},    p.n,          tile.row_end, p.k,    p.l,
-                              p.ldd,   p.d_stride_l, p.ldc, p.c_stride_l, alpha,        p.beta};
-#pragma unroll
-    for (int i = 0; i < kOctets; ++i) {
-      if constexpr (is_gated(C)) {
-        store_gated<C>(p, sums[i], alpha, column, i * 8, tile);
-      } else {
-#pragma unroll
-        for (int v = 0; v < 4; v += 2) {
-          const int of_n = column + lane / 4 + v * 4, of_m = tile.row + i * 8 + lane % 4 * 2;
-          float pair[2] = {sums[i][v], sums[i][v + 1]};
-          gemm::finish_pair<C.facts, gemm::c_dtype(epilogue_config(C)), true>(pair, params, alpha, of_n, p.n, of_m,
-                                                                              tile.batch, tile.b_batch);
-          const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
-          if (of_n < p.n && of_m < tile.row_end) store_element<C>(p, at, pair[0]);
-          if (of_n < p.n && of_m + 1 < tile.row_end) store_element<C>(p, at + p.ldd, pair[1]);
-        }
-      }
-    }
-  }
   __device__ __forceinline__ void run() {
     DirectSplit<C> split{smem, block, group, lane, schedule.rank};
     bool has_loaded = false;
@@ -340,7 +314,7 @@ struct DirectConsumer {
       if constexpr (parts(C) > 1) split.receive(sums);
 #pragma unroll
       for (int i = 0; i < kDirectParts; ++i)
-        if (split.is_owner(i)) store(sums.of[i], column + i * kDirectRows, tile);
+        if (split.is_owner(i)) store_sums<C>(p, sums.of[i], column + i * kDirectRows, tile);
       if constexpr (parts(C) > 1) split.release(schedule.has(item + schedule.stride()));
     }
   }

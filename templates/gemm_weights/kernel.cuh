@@ -1,8 +1,9 @@
 // Product with 4-bit weights, warp-specialised for Hopper: one thread loads, one to four warpgroups widen, multiply and
 // store. TMA and bulk copies fill the ring ahead of the consumers, across tiles too: while they store one tile, the
 // first steps of the next are loaded. Roles: producer.cuh, consumer.cuh (widen.cuh, split.cuh, gemm/epilogue.cuh);
-// schedule.cuh says who takes which tile. With mma.f16 (direct_kernel) the thread that loads has activations alone, and
-// consumer warps load the weights themselves: direct.cuh, direct_split.cuh.
+// schedule.cuh says who takes which tile. With few rows the thread that loads has activations alone: with mma.f16
+// (direct_kernel) consumer warps load the weights themselves (direct.cuh, direct_split.cuh), with wgmma.f16
+// (team_kernel) other threads do, for each warpgroup (team.cuh, team_split.cuh).
 #pragma once
 
 #include "common/illegal_config.cuh"
@@ -12,6 +13,7 @@
 #include "gemm_weights/gather.cuh"
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/producer.cuh"
+#include "gemm_weights/team.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
@@ -183,6 +185,62 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
     meet_multiplying<C>();
     ptx::griddepcontrol_wait();
     consumer.run();
+  }
+}
+
+// As direct_kernel, but that the loading warps come last, activations' first: teams begin at multiples of four warps. A
+// slot is emptied by the warps of its group.
+template <Config C>
+__device__ __forceinline__ void init_team_barriers(unsigned smem) {
+  constexpr Barriers kOffsets = barriers(C);
+  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, 4 * blocks_of_tile(C) / blocks(C));
+  if constexpr (parts(C) > 1) {
+#pragma unroll 1
+    for (int i = 0; i < blocks_of_tile(C) * kDirectParts; ++i) {
+      ptx::mbarrier_init(smem + kOffsets.ready[i], C.split_k > 1 ? 1 : parts(C) - 1);
+      ptx::mbarrier_init(smem + kOffsets.fetched[i], 1);
+    }
+  }
+  ptx::fence_mbarrier_init();
+}
+
+template <Config C>
+__device__ __forceinline__ void team_kernel(const Params& params) {
+  common::require_legal<why_invalid(C)>();
+
+  ptx::griddepcontrol_launch_dependents();
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  const int loader = static_cast<int>(threadIdx.x) / 32 - 4 * consumer_warpgroups(C);
+  if (loader > 0) {
+    TeamLoader<C> weights{params, smem, (loader - 1) * TeamLoader<C>::kTeams};
+    const bool is_producer = ptx::elect_sync();
+    if (is_producer) weights.init_barriers();
+    __syncwarp();
+    arrive_loading<C>();
+    ptx::griddepcontrol_wait();
+    weights.schedule.begin();
+    if (is_producer) weights.run();
+    __syncwarp();
+    wait_loading<C>();
+  } else if (loader == 0) {
+    const bool is_producer = ptx::elect_sync();
+    if (is_producer) {
+      init_team_barriers<C>(smem);
+      ptx::prefetch_tensormap(params.a);
+    }
+    __syncwarp();
+    arrive_loading<C>();
+    ptx::griddepcontrol_wait();
+    Producer<C> activations{params, smem};
+    activations.schedule.begin();
+    if (is_producer) activations.load_activations();
+    __syncwarp();
+    wait_loading<C>();
+  } else {
+    meet_multiplying<C>();
+    ptx::griddepcontrol_wait();
+    TeamConsumer<C>{params, smem}.run();
   }
 }
 

@@ -71,7 +71,7 @@ struct Producer {
   }
 
   // mma.f16: the ring has activations alone, in boxes of a whole tile's rows. Nothing is kept from step to step but
-  // where they are: a step's two loads take this thread about as long as warps multiply it.
+  // where they are: a step's loads take this thread about as long as warps multiply it.
   __device__ __forceinline__ void load_activations() {
     if (schedule.slots() == 0) return;
 #pragma unroll 1
@@ -84,8 +84,10 @@ struct Producer {
         if (step < schedule.k_end) {
           const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
           ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C));
-          ptx::tma_load_3d(a, p.a, full, step * kWeightDepth, tile.row, tile.batch);
-          ptx::tma_load_3d(a + panel_bytes(C), p.a, full, step * kWeightDepth + kWeightHalf, tile.row, tile.batch);
+#pragma unroll
+          for (int panel = 0; panel < step_blocks(C) * kPanels; ++panel)
+            ptx::tma_load_3d(a + panel * panel_bytes(C), p.a, full, step * step_depth(C) + panel * kWeightHalf,
+                             tile.row, tile.batch);
         } else {
           ptx::mbarrier_arrive(full);
         }

@@ -46,7 +46,7 @@ struct Schedule {
         k_begin(common::begin_of_part<C.split_k>(steps_of(p.k), rank)),
         k_end(common::begin_of_part<C.split_k>(steps_of(p.k), rank + 1)) {}
 
-  static __device__ __forceinline__ int steps_of(int k) { return k / kWeightDepth + (k % kWeightDepth != 0 ? 1 : 0); }
+  static __device__ __forceinline__ int steps_of(int k) { return k / step_depth(C) + (k % step_depth(C) != 0 ? 1 : 0); }
   // Slots of the ring that a tile takes: whole rounds of the groups that share them, of which the last may be empty.
   __device__ __forceinline__ int slots() const {
     constexpr int kGroups = k_groups(C);
@@ -54,7 +54,7 @@ struct Schedule {
   }
   // Whether the ring holds all activations that the CTA multiplies, for all its tiles: they are loaded once.
   __device__ __forceinline__ bool is_resident() const {
-    return is_direct(C) && !is_grouped(C) && tiles_m == 1 && p.l == 1 && k_end - k_begin <= C.stages;
+    return has_own_rings(C) && !is_grouped(C) && tiles_m == 1 && p.l == 1 && k_end - k_begin <= C.stages;
   }
   // Whether no other tile reads a tile's weights: of groups, those of the group that the walk has come to.
   __device__ __forceinline__ bool reads_weights_once() const {

@@ -7,6 +7,7 @@
 #include "gemm/activation.cuh"
 #include "gemm/finish.cuh"
 #include "gemm_weights/params.cuh"
+#include "gemm_weights/schedule.cuh"
 #include "ptx/narrow.cuh"
 #include "spec/gemm_weights.h"
 
@@ -49,6 +50,35 @@ __device__ __forceinline__ void store_gated(const Params& p, const float* sums, 
     if (of_m + i < tile.row_end)
       store_element<C>(p, at + i * p.ldd,
                        gemm::gated<C.facts>(sums[i] * alpha + bias_gate, sums[i + 2] * alpha + bias_up));
+}
+
+// A warp's sums of 16 rows of weights from `row` on, with eight rows of D in each octet. For the epilogue N is M: D
+// leaves transposed.
+template <Config C>
+__device__ __forceinline__ void store_sums(const Params& p, const float (&sums)[C.tile_m / 8][4], int row,
+                                           const Tile& tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float alpha = factor_of<C>(p);
+  const gemm::Params params{p.d,     p.d,          p.d,   p.d_pointer,  p.c,          p.bias, nullptr,
+                            nullptr, {},           {},    p.n,          tile.row_end, p.k,    p.l,
+                            p.ldd,   p.d_stride_l, p.ldc, p.c_stride_l, alpha,        p.beta};
+#pragma unroll
+  for (int i = 0; i < C.tile_m / 8; ++i) {
+    if constexpr (is_gated(C)) {
+      store_gated<C>(p, sums[i], alpha, row, i * 8, tile);
+    } else {
+#pragma unroll
+      for (int v = 0; v < 4; v += 2) {
+        const int of_n = row + lane / 4 + v * 4, of_m = tile.row + i * 8 + lane % 4 * 2;
+        float pair[2] = {sums[i][v], sums[i][v + 1]};
+        gemm::finish_pair<C.facts, gemm::c_dtype(epilogue_config(C)), true>(pair, params, alpha, of_n, p.n, of_m,
+                                                                            tile.batch, tile.b_batch);
+        const long long at = tile.batch * p.d_stride_l + of_m * p.ldd + of_n;
+        if (of_n < p.n && of_m < tile.row_end) store_element<C>(p, at, pair[0]);
+        if (of_n < p.n && of_m + 1 < tile.row_end) store_element<C>(p, at + p.ldd, pair[1]);
+      }
+    }
+  }
 }
 
 }  // namespace tessera::gemm_weights

@@ -19,22 +19,29 @@
 // D is made transposed: the weights are the rows of wgmma, 64 for each block of a consumer warpgroup, and come from
 // registers; activations are its columns. One thread loads both into a ring of `stages` slots, of 128 of k each:
 // activations by TMA, blocks of weights as they lie, in bulk. Consumers widen a block's weights, 64 of k at a time,
-// while the products of those before are made. Few rows keep the tensor cores less busy than the widening keeps a warp
-// waiting, so there are four warpgroups then: of a tile with fewer blocks of weights k_groups() share each, and take
-// its slots in turn.
+// while the products of those before are made.
+//
+// Up to 32 rows are limited by the memory, and by what widening asks of the instructions' issue: there are three or
+// four warpgroups then (teams), each with one block or two and a ring of its own for their weights, filled by threads
+// that do nothing else; the ring of `stages` slots has activations alone, and a step is 256 of k (step_depth()). Of a
+// tile with fewer blocks k_groups() teams share each, and take its steps in turn. Rows that warps copy or widen have
+// the kernel of many rows, with warpgroups that share k likewise.
 //
 // A cluster is split_k CTAs that share the k of a tile. Parts of the sums, of CTAs and of warpgroups, are left in
 // shared memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the
 // CTA of rank i % split_k.
 //
+// With teams each of a block's four 16 columns has an owner among the warps that share it, as with mma.f16.
+//
 // Groups of rows (facts.grouping) have weights each, and rows of A by a list (facts.gather), as spec/gemm.h has them;
 // rows are copied by warps then, two of wgmma's, or with mma.f16 the one that loads. Rows of 8 bits always are, and the
 // same warps widen them in the ring; and so are eight rows that stay in a long ring (mma.f16).
 //
-// That is wgmma.f16. With mma.f16, for few rows, the ring has activations alone: each of eight to twelve warps has a
-// block of 64 columns and a ring of its own for that block's weights, and multiplies by mma.sync, which takes the
-// weights as wgmma does. Warps beyond the tile's blocks share k. Where all activations of a part of k fit into the ring
-// they are loaded once, for all tiles. The warps that have parts of a block's sums share adding them up.
+// That is wgmma.f16. With mma.f16, for few rows, each of eight to twelve warps has a block of 64 columns and a ring of
+// its own for that block's weights, and multiplies by mma.sync, which takes the weights as wgmma does. Warps beyond the
+// tile's blocks share k. The warps that have parts of a block's sums share adding them up.
+//
+// With few rows all activations of a part of k are loaded once, for all tiles, where they fit into the ring.
 //
 // Tensor maps: rank 3, zero fill: a (where no warp copies its rows) dims {k, m, l}, box a_box, 128-byte swizzle; a d of
 // 16 bits dims {n, m, l}, as spec/gemm.h has it with swap_ab.
@@ -71,7 +78,7 @@ struct Config {
   MmaKind mma_kind = MmaKind::wgmma_f16;
   int tile_m = 16;   // rows of d: columns of the instruction
   int tile_n = 128;  // columns of d
-  int stages = 8;    // slots of the ring
+  int stages = 8;    // slots of the ring, with few rows of activations alone
   int split_k = 1;   // CTAs that share the k of a tile
   int raster = 8;    // tiles along m that are walked before the next one along n
 
@@ -107,7 +114,7 @@ enum class Rule {
   group_of_int4,                  // k that share a scale; 128
   int4_alone,                     // 1; 0
   tile_m_not_supported,           // tile_m; 256
-  tile_n_not_supported,           // tile_n; 256
+  tile_n_not_supported,           // tile_n; 256, of teams 512
   rows_not_supported,             // mma.f16: tile_m; 32
   stages_out_of_range,            // stages; 16
   stages_of_groups,               // stages; the multiple that they must be, twice it at least
@@ -135,6 +142,15 @@ TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather !
 TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
 // Weights from memory to registers, and mma.sync.
 TESSERA_HD constexpr bool is_direct(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
+// Few rows by wgmma: each warpgroup has a ring of its own for its weights, as each warp has with mma.f16.
+TESSERA_HD constexpr bool is_team(const Config& c) {
+  return c.mma_kind == MmaKind::wgmma_f16 && c.tile_m <= kMostFewRows && !is_gathered(c) && !is_widened(c);
+}
+// Whether the ring of `stages` slots has activations alone.
+TESSERA_HD constexpr bool has_own_rings(const Config& c) { return is_direct(c) || is_team(c); }
+// Blocks of weights along the k of a step: teams spend fewer instructions on rings and barriers the longer a step is.
+TESSERA_HD constexpr int step_blocks(const Config& c) { return is_team(c) ? 2 : 1; }
+TESSERA_HD constexpr int step_depth(const Config& c) { return step_blocks(c) * kWeightDepth; }
 TESSERA_HD constexpr bool is_gated(const Config& c) { return c.facts.gate != Gate::none; }
 // Warps that copy rows of A, where TMA does not.
 TESSERA_HD constexpr int gather_warps(const Config& c) { return is_direct(c) ? 1 : 2; }
@@ -150,19 +166,26 @@ TESSERA_HD constexpr int direct_warps(const Config& c) {
 TESSERA_HD constexpr bool has_few_rows(const Config& c) { return c.tile_m <= kMostFewRows; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) {
   if (is_direct(c)) return direct_warps(c) / 4;
+  if (is_team(c)) return blocks_of_tile(c) % 3 == 0 ? 3 : 4;
   if (has_few_rows(c)) return 4;
   return blocks_of_tile(c) == 4 && c.tile_m > 64 ? 2 : blocks_of_tile(c);
 }
 // Warpgroups that share the k of a block within the CTA: slot s is of group s % k_groups(c).
 TESSERA_HD constexpr int k_groups(const Config& c) {
-  if (!is_direct(c)) return weight_k_groups(c.tile_m, c.tile_n);
+  if (!has_own_rings(c)) return weight_k_groups(c.tile_m, c.tile_n);
   const int blocks = blocks_of_tile(c) < 1 ? 1 : blocks_of_tile(c);
-  return direct_warps(c) < blocks ? 1 : direct_warps(c) / blocks;
+  const int units = is_team(c) ? consumer_warpgroups(c) : direct_warps(c);
+  return units < blocks ? 1 : units / blocks;
 }
 // Blocks of a warpgroup, and parts of a sum.
 TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
 TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }
+// Warps that load the weights of one team or two.
+TESSERA_HD constexpr int team_loaders(const Config& c) {
+  return consumer_warpgroups(c) == 4 ? 2 : consumer_warpgroups(c);
+}
 TESSERA_HD constexpr int num_threads(const Config& c) {
+  if (is_team(c)) return consumer_warpgroups(c) * kWarpgroupThreads + 32 * (1 + team_loaders(c));
   return is_direct(c) ? 32 * (direct_warps(c) + 1) : (consumer_warpgroups(c) + 1) * kWarpgroupThreads;
 }
 // The part of K whose warp adds up the 16 columns i of a block, the last of as many parts as there are columns: it has
@@ -189,32 +212,37 @@ TESSERA_HD constexpr int direct_owners(const Config& c) { return parts(c) < kDir
 
 // Rows of A that one copy loads; copies of rows behind the last are left out, but for mma.f16.
 TESSERA_HD constexpr int a_box_rows(const Config& c) {
-  if (is_direct(c)) return c.tile_m;  // one thread loads a step while twelve warps multiply one: few copies
+  if (has_own_rings(c)) return c.tile_m;  // one thread loads a step while twelve warps multiply one: few copies
   if (c.tile_m > 128 && c.tile_m % 64 != 0) return c.tile_m / 2;
   return c.tile_m <= 32 ? 8 : c.tile_m <= 128 ? 32 : 64;
 }
 TESSERA_HD constexpr TmaBox a_box(const Config& c) { return {{kPanelBytes / 2, a_box_rows(c), 1}}; }
 
 TESSERA_HD constexpr int panel_bytes(const Config& c) { return c.tile_m * kPanelBytes; }
-TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return kPanels * panel_bytes(c); }
+TESSERA_HD constexpr int a_slot_bytes(const Config& c) { return step_blocks(c) * kPanels * panel_bytes(c); }
 TESSERA_HD constexpr int b_slot_bytes(const Config& c) {
-  return is_direct(c) ? 0 : blocks_of_tile(c) * weight_block_bytes(weights(c));
+  return has_own_rings(c) ? 0 : blocks_of_tile(c) * weight_block_bytes(weights(c));
 }
 
-// mma.f16: bytes of the sums that other parts send; and blocks of a warp's ring of weights, as many as fit beside the
+// Few rows: bytes of the sums that other parts send; and blocks of a ring of weights, as many as fit beside the
 // activations, two at least.
 TESSERA_HD constexpr int direct_parts_bytes(const Config& c) {
   return parts(c) > 1 ? direct_owned(c) * (parts(c) - 1) * c.tile_m * c.tile_n * 4 / kDirectParts : 0;
 }
 inline constexpr int kLeastDepth = 2;
+inline constexpr int kMostTeamDepth = 3;
+TESSERA_HD constexpr int rings(const Config& c) { return is_team(c) ? consumer_warpgroups(c) : direct_warps(c); }
 TESSERA_HD constexpr int most_depth(const Config& c) {
+  if (is_team(c)) return kMostTeamDepth;
   return (c.tile_m > 8 ? 3 : 4) - (direct_warps(c) == 12 ? 1 : 0);
 }
+// A slot of a ring of weights.
+TESSERA_HD constexpr int ring_slot_bytes(const Config& c) { return step_blocks(c) * weight_block_bytes(weights(c)); }
 TESSERA_HD constexpr int direct_depth(const Config& c) {
-  const int warps = direct_warps(c), barriers = 2 * c.stages + warps + blocks_of_tile(c);
+  const int warps = rings(c), barriers = 2 * c.stages + warps + blocks_of_tile(c) * (is_team(c) ? 8 : 1);
   const int beside = c.stages * a_slot_bytes(c) + direct_parts_bytes(c) + 8 * barriers + 1024;  // rounded up once
   int depth = most_depth(c);
-  while (depth > kLeastDepth && beside + depth * warps * (weight_block_bytes(weights(c)) + 8) > kMaxSmemBytes) --depth;
+  while (depth > kLeastDepth && beside + depth * warps * (ring_slot_bytes(c) + 16) > kMaxSmemBytes) --depth;
   return depth;
 }
 
@@ -245,14 +273,14 @@ TESSERA_HD constexpr gemm::Config epilogue_config(const Config& c) {
 
 // fp32 sums leave from registers: eight columns of a row are 32 bytes, a sector; and so do gated ones.
 TESSERA_HD constexpr bool has_d_map(const Config& c) {
-  return c.facts.d_dtype != DType::f32 && !is_direct(c) && !is_gated(c);
+  return c.facts.d_dtype != DType::f32 && !has_own_rings(c) && !is_gated(c);
 }
 
 struct SmemLayout {
   SmemRegion a;         // [stages][2][tile_m][128 B]
-  SmemRegion b;         // [stages][tile_n / 64][block of packed weights]; mma.f16: [warps][direct_depth()][block]
+  SmemRegion b;         // [stages][tile_n / 64][block of packed weights]; few rows: [rings()][direct_depth()][block]
   SmemRegion d;         // [consumer warpgroup][2][panel of D, transposed]
-  SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts; mma.f16:
+  SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts; few rows:
                         // [tile_n / 64][direct_owned()][part but one][tile_m / 8][32 lanes][16 B]
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
@@ -262,9 +290,11 @@ struct SmemLayout {
 struct Barriers {
   BarrierRow full;     // [stages]
   BarrierRow empty;    // [stages]
-  BarrierRow ready;    // [tile_n / 64], where sums have parts: all of a block's lie in shared memory; mma.f16: [warps]
-  BarrierRow fetched;  // [tile_n / 64], likewise: this CTA's parts of it were read
-  BarrierRow loaded;   // [warps][direct_depth()], mma.f16
+  BarrierRow ready;    // [tile_n / 64], where sums have parts: all of a block's lie in shared memory; mma.f16: [warps],
+                       // teams: [tile_n / 16]
+  BarrierRow fetched;  // [tile_n / 64], likewise: this CTA's parts of it were read; teams: [tile_n / 16]
+  BarrierRow loaded;   // [rings()][direct_depth()], few rows
+  BarrierRow emptied;  // likewise, of teams
   int count = 0;       // of all
 };
 TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
@@ -272,9 +302,11 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   Barriers b;
   b.full = cursor.take(c.stages);
   b.empty = cursor.take(c.stages);
-  b.ready = cursor.take(parts(c) == 1 ? 0 : is_direct(c) ? direct_warps(c) : blocks_of_tile(c));
-  b.fetched = cursor.take(parts(c) > 1 ? blocks_of_tile(c) : 0);
-  b.loaded = cursor.take(is_direct(c) ? direct_warps(c) * direct_depth(c) : 0);
+  const int units = blocks_of_tile(c) * (is_team(c) ? kDirectParts : 1);
+  b.ready = cursor.take(parts(c) == 1 ? 0 : is_direct(c) ? direct_warps(c) : units);
+  b.fetched = cursor.take(parts(c) > 1 ? units : 0);
+  b.loaded = cursor.take(has_own_rings(c) ? rings(c) * direct_depth(c) : 0);
+  b.emptied = cursor.take(is_team(c) ? rings(c) * direct_depth(c) : 0);
   b.count = cursor.next.index;
   return b;
 }
@@ -282,13 +314,12 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
 TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   SmemLayout layout;
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
-  layout.b = {
-      "b", end_of(layout.a),
-      is_direct(c) ? direct_warps(c) * direct_depth(c) * weight_block_bytes(weights(c)) : c.stages * b_slot_bytes(c)};
+  layout.b = {"b", end_of(layout.a),
+              has_own_rings(c) ? rings(c) * direct_depth(c) * ring_slot_bytes(c) : c.stages * b_slot_bytes(c)};
   const int staging =
       has_d_map(c) ? consumer_warpgroups(c) * gemm::kStagingSlots * gemm::staging_slot_bytes(epilogue_config(c)) : 0;
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
-  const int sums = is_direct(c) ? direct_parts_bytes(c) : parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0;
+  const int sums = has_own_rings(c) ? direct_parts_bytes(c) : parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0;
   layout.parts = {"parts", end_of(layout.d), sums};
   layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
@@ -305,6 +336,7 @@ struct RegisterBudget {
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   if (is_direct(c)) return direct_warps(c) == 12 ? RegisterBudget{128, 128, 128} : RegisterBudget{168, 168, 168};
+  if (is_team(c)) return consumer_warpgroups(c) == 3 ? RegisterBudget{128, 128, 128} : RegisterBudget{96, 96, 96};
   switch (consumer_warpgroups(c)) {
     case 1:
       return {240, 240, 240};
@@ -347,8 +379,21 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
   const int most_rows = has_factors(c) ? kMostFewRows / 2 : kMostFewRows;
   if ((c.tile_m != 8 && c.tile_m != 16 && c.tile_m != kMostFewRows) || c.tile_m > most_rows)
     return {Rule::rows_not_supported, c.tile_m, most_rows};
-  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256)
-    return {Rule::tile_n_not_supported, c.tile_n, 256};
+  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256 && !(c.tile_n == 384 && c.tile_m == 8))
+    return {Rule::tile_n_not_supported, c.tile_n, c.tile_m == 8 ? 384 : 256};
+  if (c.stages < 2 || c.stages > kMaxDirectStages) return {Rule::stages_out_of_range, c.stages, kMaxDirectStages};
+  if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
+  if (c.split_k < 1 || c.split_k > kMaxDirectSplit) return {Rule::split_k_out_of_range, c.split_k, kMaxDirectSplit};
+  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
+  const int bytes = smem_layout(c).total_bytes;
+  if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
+  return {};
+}
+
+TESSERA_HD constexpr Verdict<Rule> why_invalid_team(const Config& c) {
+  if (c.tile_m < 8 || c.tile_m % 8 != 0) return {Rule::tile_m_not_supported, c.tile_m, 256};
+  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256 && c.tile_n != 384 && c.tile_n != 512)
+    return {Rule::tile_n_not_supported, c.tile_n, 512};
   if (c.stages < 2 || c.stages > kMaxDirectStages) return {Rule::stages_out_of_range, c.stages, kMaxDirectStages};
   if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
   if (c.split_k < 1 || c.split_k > kMaxDirectSplit) return {Rule::split_k_out_of_range, c.split_k, kMaxDirectSplit};
@@ -363,6 +408,7 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
   if (c.mma_kind != MmaKind::wgmma_f16 && c.mma_kind != MmaKind::mma_f16) return {Rule::instruction, 1, 0};
   if (is_direct(c)) return why_invalid_direct(c);
   if (has_factors(c)) return {Rule::factors_of_wgmma, 1, 0};
+  if (is_team(c)) return why_invalid_team(c);
   if (c.tile_m < 16 || c.tile_m > 256 || c.tile_m % 16 != 0 || (c.tile_m > 32 && c.tile_m % a_box_rows(c) != 0))
     return {Rule::tile_m_not_supported, c.tile_m, 256};
   if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 256) return {Rule::tile_n_not_supported, c.tile_n, 256};
@@ -384,14 +430,19 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
 // The most stages that fit, as many as a ring may have.
 TESSERA_HD constexpr int most_stages(Config c) {
   const int unit = k_groups(c);
-  c.stages = (is_direct(c) ? kMaxDirectStages : kMaxStages) / unit * unit;
+  c.stages = (has_own_rings(c) ? kMaxDirectStages : kMaxStages) / unit * unit;
   while (c.stages > 2 * unit && smem_layout(c).total_bytes > kMaxSmemBytes) c.stages -= unit;
   return c.stages;
 }
 
-TESSERA_HD constexpr int roles(const Config& c) { return is_direct(c) ? 2 : copies_rows(c) ? 4 : 3; }
+TESSERA_HD constexpr int roles(const Config& c) { return has_own_rings(c) ? 2 : copies_rows(c) ? 4 : 3; }
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
+  if (is_team(c)) {
+    const int warps = 4 * consumer_warpgroups(c);
+    return index == 0 ? Role{"consumer", 0, warps, budget.consumer}
+                      : Role{"load", warps, 1 + team_loaders(c), budget.producer};
+  }
   if (index == 0) return {"load", 0, 1, budget.producer};
   if (is_direct(c)) return {"consumer", 1, direct_warps(c), budget.consumer};
   if (index == 1) return {"idle", 1, copies_rows(c) ? 1 : 3, budget.producer};

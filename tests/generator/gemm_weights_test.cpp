@@ -65,23 +65,32 @@ TEST_CASE("weights: few rows get narrow tiles, and parts of k where there are fe
     fields.emplace_back("m", m);
     return config(fields);
   };
-  CHECK(of("1").tile_m == 16);
+  CHECK(of("1").tile_m == 8);
   CHECK(of("16").tile_m == 16);
-  // Warpgroups that share k are slower than a tile of 64 rows of which half are there.
-  CHECK(of("32").tile_m == 64);
-  CHECK(of("32").split_k > 1);
+  CHECK(of("20").tile_m == 24);
+  CHECK(of("32").tile_m == 32);
+  CHECK(of("32").tile_n == 128);
+  CHECK(of("32").split_k == 2);
   CHECK(of("4096").tile_m >= 128);
   CHECK(of("4096").split_k == 1);
 }
 
-TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
+TEST_CASE("weights: teams or mma.f16 for few rows, and by pin") {
   const auto of = [](Fields fields) {
     fields.emplace_back("b_dtype", "mxfp4");
     return chosen_config<GemmWeightsOperator>(problem_of("gemm", fields));
   };
-  const gemm_weights::Config one = of({{"m", "1"}, {"n", "8192"}, {"k", "8192"}});
+  const gemm_weights::Config one = of({{"m", "1"}, {"n", "10240"}, {"k", "8192"}});
   CHECK(one.mma_kind == MmaKind::mma_f16);
   CHECK(one.tile_m == 8);
+  const gemm_weights::Config team = of({{"m", "16"}, {"n", "8192"}, {"k", "8192"}});
+  CHECK(gemm_weights::is_team(team));
+  CHECK(team.tile_n == 128);
+  CHECK(team.split_k == 2);
+  // All activations stay: 16 steps of 256 of k, which two groups of warpgroups share, beside rings of two slots.
+  CHECK(team.stages == 16);
+  CHECK(gemm_weights::k_groups(team) == 2);
+  CHECK(gemm_weights::direct_depth(team) == 2);
   CHECK(of({{"m", "4096"}, {"n", "8192"}, {"k", "8192"}}).mma_kind == MmaKind::wgmma_f16);
   // All activations of a part of k in the ring, which has whole rounds of the groups that share it.
   const gemm_weights::Config pinned =
@@ -89,10 +98,14 @@ TEST_CASE("weights: mma.f16 for few rows, wgmma.f16 for many, and by pin") {
   CHECK(gemm_weights::k_groups(pinned) == 6);
   CHECK(pinned.stages == 18);
   // Of 16 rows a short ring where each cluster has one tile, and where all activations do not fit.
-  CHECK(of({{"m", "16"}, {"n", "8192"}, {"k", "8192"}}).stages == 12);
-  CHECK(of({{"m", "16"}, {"n", "57344"}, {"k", "8192"}, {"tile_n", "128"}, {"split_k", "2"}}).stages == 18);
+  const auto direct = [&](Fields fields) {
+    fields.emplace_back("mma_kind", "mma.f16");
+    return of(std::move(fields));
+  };
+  CHECK(direct({{"m", "16"}, {"n", "8192"}, {"k", "8192"}}).stages == 12);
+  CHECK(direct({{"m", "16"}, {"n", "57344"}, {"k", "8192"}, {"tile_n", "128"}, {"split_k", "2"}}).stages == 18);
   // Of eight rows all activations stay beside shorter rings of weights, and a warp copies them.
-  const gemm_weights::Config kept = of({{"m", "1"}, {"n", "8192"}, {"k", "8192"}});
+  const gemm_weights::Config kept = direct({{"m", "1"}, {"n", "8192"}, {"k", "8192"}});
   CHECK(kept.stages == 36);
   CHECK(gemm_weights::direct_depth(kept) == 2);
   CHECK(gemm_weights::copies_rows(kept));
@@ -220,18 +233,24 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
   ends({{"gather", "rows"}},
        "gather rows without groups: it is for rows of groups; gather the rows first (rows, chain gather+same)");
   ends({{"b_group", "64"}}, "b_group and zero_points are for int4: mxfp4 has a scale for 32");
-  ends({{"tile_m", "24"}}, "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
+  ends({{"tile_m", "20"}}, "tile_m 20: a multiple of 8 up to 32, or of 16 up to 256 needed (columns of wgmma)");
+  ends({{"tile_m", "24"}, {"grouping", "masked"}, {"gather", "rows"}},
+       "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
   ends({{"tile_m", "80"}}, "tile_m 80: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 32)");
-  ends({{"mma_kind", "wgmma.f16"}, {"tile_n", "192"}},
-       "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
+  ends({{"tile_m", "64"}, {"tile_n", "192"}}, "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
+  ends({{"tile_m", "8"}, {"tile_n", "320"}},
+       "tile_n 320: 64, 128, 192, 256, 384 or 512 allowed with up to 32 rows by wgmma (64 for each block of weights)");
   ends({{"tile_m", "16"}, {"tile_n", "128"}, {"stages", "5"}},
        "5 stages, a multiple of 2 needed, from 4 on: that many groups take turns, each with two at least");
-  ends({{"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "3"}}, "split_k 3, 1 to 2 allowed (CTAs of a cluster)");
+  ends({{"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "9"}}, "split_k 9, 1 to 8 allowed (CTAs of a cluster)");
+  ends({{"tile_m", "16"}, {"tile_n", "64"}, {"split_k", "3"}, {"grouping", "masked"}, {"gather", "rows"}},
+       "split_k 3, 1 to 2 allowed (CTAs of a cluster)");
   ends({{"tile_m", "128"}, {"tile_n", "256"}, {"split_k", "2"}},
        "split_k with 2 blocks of weights for each warpgroup, 1 allowed: take a smaller tile");
   ends({{"tile_m", "256"}, {"tile_n", "256"}}, "256 accumulator registers a thread, 152 allowed: take a smaller tile");
   ends({{"tile_m", "128"}, {"tile_n", "128"}, {"stages", "9"}}, "drop a stage");
-  ends({{"stages", "17"}}, "17 stages, 2 to 16 allowed");
+  ends({{"tile_m", "64"}, {"stages", "17"}}, "17 stages, 2 to 16 allowed");
+  ends({{"tile_m", "8"}, {"tile_n", "256"}, {"stages", "65"}}, "65 stages, 2 to 64 allowed");
   ends({{"raster", "2000"}}, "raster 2,000, 1 to 1,024 allowed");
   ends({{"swap_ab", "off"}}, "gemm: swap_ab = off: 4-bit weights give the instruction its rows (on)");
   ends({{"kernel_schedule", "ping_pong"}}, "gemm: kernel_schedule = ping_pong: cooperative allowed with 4-bit weights");
@@ -242,8 +261,10 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
        "gemm: mma_kind = tcgen05.f16: 4-bit weights are multiplied by wgmma.f16 or mma.f16");
   ends({{"mma_kind", "mma.f16"}, {"tile_m", "64"}},
        "tile_m 64: 8, 16 or 32 allowed with mma.f16 (eight rows an instruction)");
+  ends({{"mma_kind", "mma.f16"}, {"tile_m", "16"}, {"tile_n", "384"}},
+       "tile_n 384: 64, 128, 192 or 256 allowed with mma.f16 (64 for each block of weights)");
   ends({{"mma_kind", "mma.f16"}, {"tile_n", "320"}},
-       "tile_n 320: 64, 128, 192 or 256 allowed with mma.f16 (64 for each block of weights)");
+       "tile_n 320: 64, 128, 192, 256 or 384 allowed with mma.f16 (64 for each block of weights)");
   ends({{"mma_kind", "mma.f16"}, {"tile_m", "8"}, {"tile_n", "128"}, {"stages", "6"}},
        "6 stages, a multiple of 6 needed, from 12 on: that many groups take turns, each with two at least");
   CHECK(refusal("gemm", {{"b_dtype", "int4"}, {"b_group", "48"}}).ends_with("b_group 48: 32, 64 or 128 allowed"));

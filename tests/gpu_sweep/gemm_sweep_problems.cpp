@@ -125,7 +125,8 @@ void add_weights(std::vector<Gemm>& list) {
                                {0, 0, 0, 0},     {16, 64, 1, 0},  {16, 64, 2, 0},  {16, 128, 3, 0},  {32, 128, 1, 0},
                                {32, 256, 2, 0},  {16, 256, 4, 0}, {64, 128, 2, 0}, {128, 256, 1, 0}, {192, 128, 1, 0},
                                {256, 128, 1, 0}, {96, 64, 1, 0},  {8, 128, 1, 1},  {8, 256, 3, 1},   {16, 128, 2, 1},
-                               {16, 256, 1, 1},  {8, 64, 2, 1},   {32, 128, 1, 1}};
+                               {16, 256, 1, 1},  {8, 64, 2, 1},   {32, 128, 1, 1}, {8, 128, 2, 0},   {24, 192, 2, 0},
+                               {32, 384, 1, 0},  {8, 512, 2, 0},  {32, 128, 2, 0}, {8, 192, 1, 0}};
   struct Weights {
     DType dtype;
     std::optional<BlockFormat> format;
@@ -170,8 +171,9 @@ void add_weights(std::vector<Gemm>& list) {
 /// The same of groups, with and without a list of rows.
 void add_weight_groups(std::vector<Gemm>& list) {
   constexpr int kTiles[][4] = {// tile_m, tile_n, split_k, mma.f16
-                               {0, 0, 0, 0},    {16, 64, 1, 0},   {32, 128, 2, 0}, {8, 128, 1, 1},  {64, 256, 1, 0},
-                               {16, 256, 2, 1}, {128, 256, 1, 0}, {16, 64, 1, 1},  {192, 128, 1, 0}};
+                               {0, 0, 0, 0},     {16, 64, 1, 0},  {32, 128, 2, 0},  {8, 128, 1, 1},
+                               {64, 256, 1, 0},  {16, 256, 2, 1}, {128, 256, 1, 0}, {16, 64, 1, 1},
+                               {192, 128, 1, 0}, {8, 384, 1, 0},  {24, 192, 2, 0},  {32, 256, 1, 0}};
   constexpr GateActivation kGateActivations[] = {GateActivation::silu, GateActivation::gpt_oss, GateActivation::gelu,
                                                  GateActivation::gelu_tanh};
   constexpr std::optional<BlockFormat> kFormats[] = {BlockFormat::mxfp4, BlockFormat::nvfp4, {}};

@@ -126,6 +126,13 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
         kernels.add(
             "gemm",
             {{"b_dtype", b}, {"mma_kind", "wgmma.f16"}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"d_dtype", d_dtype}});
+    for (const auto& [tile_m, tile_n, split_k] :
+         {std::tuple("8", "64", "1"), std::tuple("8", "192", "2"), std::tuple("24", "128", "2"),
+          std::tuple("8", "384", "1"), std::tuple("32", "384", "2"), std::tuple("16", "512", "1"),
+          std::tuple("32", "512", "1")})
+      kernels.add(
+          "gemm",
+          {{"b_dtype", b}, {"mma_kind", "wgmma.f16"}, {"tile_m", tile_m}, {"tile_n", tile_n}, {"split_k", split_k}});
     for (const char* const split_k : {"2", "4"})
       kernels.add(
           "gemm",
@@ -150,7 +157,7 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
                            {"bias", "column"},
                            {"activation", "silu"}});
   check_all(*compiler, kernels.all());
-  CHECK(kernels.all().size() == 91);
+  CHECK(kernels.all().size() == 112);
 }
 
 TEST_CASE("nvrtc: merges of every number of parts at once, for every target of Blackwell and Hopper") {

@@ -1,0 +1,266 @@
+// A team with wgmma.f16 and few rows: a consumer warpgroup, its blocks of 64 columns of D, and a ring of its own for
+// their weights. Teams beyond the tile's blocks share k: the groups take steps of 128 in turn. Activations come from
+// the CTA's ring, whose slots are wgmma's B.
+//
+// A block's codes are in registers before it is widened, 64 of k at a time; while one half is multiplied the other is
+// widened, and the next block's codes are read while the second is on its way. So a block's slot is given back before
+// its products are made, once the second half's are issued.
+//
+// Threads of their own load the weights, one for one or two teams: consumers have neither the instructions nor the
+// registers for it, and no lane of theirs goes its own way between the instructions of wgmma.
+#pragma once
+
+#include "common/ring.cuh"
+#include "gemm/matmul.cuh"
+#include "gemm_weights/params.cuh"
+#include "gemm_weights/schedule.cuh"
+#include "gemm_weights/store.cuh"
+#include "gemm_weights/team_split.cuh"
+#include "gemm_weights/widen.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/griddepcontrol.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+#include "spec/gemm_weights.h"
+#include "spec/matrix_descriptor.h"
+
+namespace tessera::gemm_weights {
+
+// One thread: the blocks of its teams, each in turn, into the ring of each.
+template <Config C>
+struct TeamLoader {
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kDepth = direct_depth(C);
+  static constexpr int kGroups = k_groups(C);
+  static constexpr int kBlocks = blocks(C);
+  static constexpr int kTeamsOfGroup = blocks_of_tile(C) / kBlocks;
+  static constexpr int kTeams = consumer_warpgroups(C) / team_loaders(C);
+  static constexpr int kBlockBytes = weight_block_bytes(weights(C)), kSlotBytes = ring_slot_bytes(C);
+
+  const Params& p;
+  const unsigned smem;
+  const int first_team;
+  Schedule<C> schedule{p};
+  const int blocks_n = (p.n - 1) / kWeightRows + 1;
+  const int blocks_k = (p.k - 1) / kWeightDepth + 1;
+  const int count = schedule.k_end - schedule.k_begin;
+
+  __device__ __forceinline__ void init_barriers() const {
+#pragma unroll 1
+    for (int i = first_team * kDepth; i < (first_team + kTeams) * kDepth; ++i) {
+      ptx::mbarrier_init(common::barrier_at<kBarriers.loaded>(smem, i), 1);
+      ptx::mbarrier_init(common::barrier_at<kBarriers.emptied>(smem, i), 4);
+    }
+    ptx::fence_mbarrier_init();
+  }
+
+  // Blocks behind the last are that one again.
+  __device__ __forceinline__ void run() {
+    common::RingPosition<kDepth> ring[kTeams];
+#pragma unroll 1
+    for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
+      const Tile tile = schedule.at(item);
+      const unsigned long long policy = schedule.reads_weights_once() ? ptx::kEvictFirst : ptx::kEvictNormal;
+      const char* blocks[kTeams][kBlocks];
+#pragma unroll
+      for (int t = 0; t < kTeams; ++t) {
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i) {
+          const int team = first_team + t, group = team / kTeamsOfGroup;
+          const int of_n = tile.column / kWeightRows + team % kTeamsOfGroup * kBlocks + i;
+          const long long row = static_cast<long long>(tile.b_batch) * blocks_n + min(of_n, blocks_n - 1);
+          const int of_k = (schedule.k_begin + group) * step_blocks(C);
+          blocks[t][i] = static_cast<const char*>(p.b) + (row * blocks_k + of_k) * kBlockBytes;
+        }
+      }
+#pragma unroll 1
+      for (int round = 0; round < count; round += kGroups) {
+#pragma unroll
+        for (int t = 0; t < kTeams; ++t) {
+          const int team = first_team + t, step = round + team / kTeamsOfGroup;
+          if (step >= count) continue;
+          const int there = min(blocks_k - (schedule.k_begin + step) * step_blocks(C), step_blocks(C)) * kBlockBytes;
+#pragma unroll
+          for (int i = 0; i < kBlocks; ++i) {
+            const int at = team * kDepth + ring[t].slot;
+            const unsigned full = common::barrier_at<kBarriers.loaded>(smem, at);
+            ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.emptied>(smem, at), ring[t].parity ^ 1);
+            ptx::mbarrier_arrive_expect_tx(full, there);
+            ptx::bulk_load_with_policy(smem + smem_layout(C).b.offset + at * kSlotBytes, blocks[t][i], there, full,
+                                       policy);
+            blocks[t][i] += kGroups * kSlotBytes;
+            ring[t].advance();
+          }
+        }
+      }
+    }
+  }
+};
+
+template <Config C>
+struct TeamConsumer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kDepth = direct_depth(C);
+  static constexpr int kGroups = k_groups(C);
+  static constexpr int kBlocks = blocks(C);
+  static constexpr int kTeamsOfGroup = blocks_of_tile(C) / kBlocks;
+  static constexpr int kBlockBytes = weight_block_bytes(weights(C)), kSlotBytes = ring_slot_bytes(C);
+  using Mma = gemm::MmaOf<wgmma_shape(C)>;
+  using Sums = float[kBlocks][C.tile_m / 2];
+
+  const Params& p;
+  const unsigned smem;
+  Schedule<C, true> schedule{p};
+  // Taken from lane 0, so that the compiler knows one value for the warp.
+  const int team = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) % 4;  // of the team
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = team / kTeamsOfGroup;
+  const int first_block = team % kTeamsOfGroup * kBlocks;
+  const int count = schedule.k_end - schedule.k_begin;  // of a tile, all groups
+  const int blocks_k = (p.k - 1) / kWeightDepth + 1;
+  const unsigned own = smem + kLayout.b.offset + team * kDepth * kSlotBytes;
+  // The descriptor of the first slot's activations: others differ in the low word. The assembler does not know that
+  // shared memory's addresses are small: a constant it would write anew for each instruction.
+  static constexpr unsigned long long kDescriptor = k_major_descriptor(0, C.tile_m, Swizzle::b128);
+  const unsigned low = static_cast<unsigned>(kDescriptor) + ((smem + kLayout.a.offset) >> 4);
+  const unsigned high = static_cast<unsigned>(kDescriptor >> 32) | smem >> 31;
+  common::RingPosition<C.stages> ring{0, 0};    // of activations: where the tile's slots begin
+  common::RingPosition<kDepth> at_block{0, 0};  // of weights: the block that is read next
+  __device__ __forceinline__ unsigned loaded(int slot) const {
+    return common::barrier_at<kBarriers.loaded>(smem, team * kDepth + slot);
+  }
+  __device__ __forceinline__ unsigned emptied(int slot) const {
+    return common::barrier_at<kBarriers.emptied>(smem, team * kDepth + slot);
+  }
+  __device__ __forceinline__ PackedBlock<C> read_block() const {
+    ptx::mbarrier_wait_parity(loaded(at_block.slot), at_block.parity);
+    return PackedBlock<C>(own + at_block.slot * kSlotBytes);
+  }
+  __device__ __forceinline__ PackedBlock<C> read_second() const {
+    return PackedBlock<C>(own + at_block.slot * kSlotBytes + kBlockBytes);
+  }
+  // To the next slot. This warp has all of this one in registers: what was read was widened and handed to wgmma.
+  __device__ __forceinline__ void give_back() {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(emptied(at_block.slot));
+    at_block.advance();
+  }
+  __device__ __forceinline__ void wait_for_slot(const common::RingPosition<C.stages>& at, bool has_loaded) const {
+    if (!has_loaded) ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, at.slot), at.parity);
+  }
+  __device__ __forceinline__ void release_slot(int slot) const {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(common::empty_behind<C.stages>(common::barrier_at<kBarriers.full>(smem, slot)));
+  }
+  static __device__ __forceinline__ void advance(common::RingPosition<C.stages>& at) {
+    at.slot += kGroups;
+    if (at.slot >= C.stages) {
+      at.slot -= C.stages;
+      at.parity ^= 1;
+    }
+  }
+
+  // Of 64 of k: a panel of the slot. The caller waits.
+  template <int kPanel>
+  __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4],
+                                        int slot) const {
+    const unsigned of_panel = low + ((slot * a_slot_bytes(C) + kPanel * panel_bytes(C)) >> 4);
+    unsigned long long along_k[kStepsOfHalf];
+#pragma unroll
+    for (int i = 0; i < kStepsOfHalf; ++i)
+      along_k[i] = static_cast<unsigned long long>(high) << 32 | (of_panel + 2 * i);
+    ptx::wgmma_fence();
+    Mma::mma(sums, a, along_k, 1);
+    ptx::wgmma_commit_group();
+  }
+
+  __device__ __forceinline__ void multiply(Sums& sums, bool has_loaded) {
+    const bool is_resident = schedule.is_resident();
+    if (is_resident) ring = {0, 0};
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (int v = 0; v < C.tile_m / 2; ++v) sums[i][v] = 0.0f;
+      Mma::hold(sums[i]);
+    }
+    common::RingPosition<C.stages> at = ring;
+    at.slot += group;  // a tile's slots begin with a whole round
+    int step = group, previous = -1;
+    if (step < count) {
+      PackedBlock<C> following = read_block();
+#pragma unroll 1
+      for (; step < count; step += kGroups) {
+        wait_for_slot(at, has_loaded);
+        const bool has_second = (schedule.k_begin + step) * step_blocks(C) + 1 < blocks_k;
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i) {
+          const bool has_next = i + 1 < kBlocks || step + kGroups < count;
+          unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
+          PackedBlock<C> block = following;
+          block.template widen<0>(first);
+          issue<0>(sums[i], first, at.slot);
+          ptx::wgmma_wait_group<1>();
+          if (i == 0 && !is_resident && previous >= 0) release_slot(previous);
+          block.template widen<1>(second);
+          issue<1>(sums[i], second, at.slot);
+          if (has_second) {
+            block = read_second();
+            ptx::wgmma_wait_group<1>();
+            block.template widen<0>(first);
+            issue<2>(sums[i], first, at.slot);
+            ptx::wgmma_wait_group<1>();
+            block.template widen<1>(second);
+            issue<3>(sums[i], second, at.slot);
+          }
+          give_back();
+          if (has_next) following = read_block();
+          ptx::wgmma_wait_group<1>();
+        }
+        previous = at.slot;
+        advance(at);
+      }
+      ptx::wgmma_wait_group<0>();
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) Mma::hold(sums[i]);
+      ptx::fence_proxy_async_shared();  // before the arrivals of the sums
+      if (!is_resident) release_slot(previous);
+    }
+    // The last round may be without a step for this group.
+    if (!is_resident && step < schedule.slots()) {
+      wait_for_slot(at, false);
+      release_slot(at.slot);
+    }
+    if (!is_resident) ring.advance(schedule.slots());
+  }
+
+  __device__ __forceinline__ void run() {
+    schedule.begin();
+    TeamSplit<C> split{smem, first_block, warp, group, lane, schedule.rank};
+    bool has_loaded = false;
+#pragma unroll 1
+    for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
+      Sums sums;
+      multiply(sums, has_loaded);
+      has_loaded = schedule.is_resident();
+      float of_warp[kBlocks][C.tile_m / 8][4];
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+        for (int v = 0; v < C.tile_m / 2; ++v) of_warp[i][v / 4][v % 4] = sums[i][v];
+      if constexpr (parts(C) > 1) split.send_all(of_warp);
+      const Tile tile = schedule.at(item);
+      const int column = tile.column + first_block * kWeightRows + warp * kDirectRows;
+      if constexpr (parts(C) > 1) split.receive(of_warp);
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i)
+        if (split.is_owner()) store_sums<C>(p, of_warp[i], column + i * kWeightRows, tile);
+      if constexpr (parts(C) > 1) split.release(schedule.has(item + schedule.stride()));
+    }
+  }
+};
+
+}  // namespace tessera::gemm_weights
