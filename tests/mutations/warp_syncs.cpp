@@ -41,7 +41,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
   static const std::vector<std::pair<const char*, Sizes>> all = {
       {"fmha head_dim=64 mask=causal", attention},
       {"fmha head_dim=64 mask=causal q_layout=ragged", attention},
-      {"fmha head_dim=64 mask=causal q_layout=ragged split_kv=dealt", attention},
+      {"fmha head_dim=64 mask=causal q_layout=ragged split_kv=dealt tile_m=64 tile_n=64", attention},
       {"fmha head_dim=64 kv_layout=paged page_size=16 mask=causal", pages},
       {"fmha head_dim=128 kv_layout=paged page_size=1 pack_gqa=2", tokens},
       {"fmha head_dim=64 kv_layout=ragged q_layout=ragged mask=causal", packed},
