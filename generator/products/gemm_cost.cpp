@@ -31,7 +31,9 @@ constexpr double kPromotedFactor = 1.008;         // of steps that are added up 
 constexpr double kPromotedAloneFactor = 2.4;      // where no other warpgroup works on the tile
 constexpr double kScaledAloneFactor = 1.98;       // and what is added has factors of blocks, beside the next one
 constexpr double kScaledFactor = 1.08;            // of those whose sums are multiplied by factors of blocks
-constexpr double kScaledOneBlockFactor = 1.17;    // the same where two warpgroups have a block of 64 rows each
+constexpr double kScaledOneBlockFactor = 1.17;    // the same where two warpgroups have a small block each
+constexpr double kJoinedOneBlockFactor = 1.05;    // and where they find products of factors
+constexpr double kJoinedCutFactor = 1.12;         // more of that where a square begins anywhere among columns
 constexpr double kScaledPartCycles = 1400;        // of a launch with factors of blocks, for each part of k beyond two
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
 // The same with a gate, where few rows are not D's columns: the products of a step, their factors and the sums of a
@@ -226,6 +228,7 @@ const Rates& rates_of(const Config& c, double k) {
 /// one; or three warpgroups take turns.
 bool is_slowly_scaled(const Config& c) {
   if (gemm::b_scale_block(c) == ScaleBlock::of_row || gemm::consumer_warpgroups(c) == 3) return true;
+  if (gemm::joins_factors(c) && gemm::blocks(c) == 1) return false;
   return c.tile_n % (kScaleBlock / 2) != 0 && kScaleBlock % c.tile_n != 0;
 }
 
@@ -241,7 +244,10 @@ double tensor_cycles(const Rates& rates, const Config& c) {
   const double alone = gemm::has_scale_blocks(c) ? kScaledAloneFactor : kPromotedAloneFactor;
   const double promoted = tensor * (is_alone ? alone : kPromotedFactor);
   if (!gemm::has_scale_blocks(c)) return promoted;
-  const double fast = !is_alone && gemm::blocks(c) == 1 ? kScaledOneBlockFactor : kScaledFactor;
+  const double one_block = !gemm::joins_factors(c)             ? kScaledOneBlockFactor
+                           : c.tile_n % (kScaleBlock / 2) != 0 ? kJoinedOneBlockFactor * kJoinedCutFactor
+                                                               : kJoinedOneBlockFactor;
+  const double fast = !is_alone && gemm::blocks(c) == 1 ? one_block : kScaledFactor;
   const double scaled = promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : fast);
   if (c.facts.gate == Gate::none || gemm::is_ping_pong(c)) return scaled;
   if (c.tile_m > gemm::kBlockRows) return std::max(kScaledStepCycles, scaled);

@@ -40,6 +40,13 @@ struct WholeSums {
 
   Accumulators<C>& accumulators;
 
+  __device__ __forceinline__ void operator*=(float factor) {
+#pragma unroll
+    for (int i = 0; i < blocks(C); ++i) {
+#pragma unroll
+      for (int v = 0; v < kOfBlock; ++v) accumulators[i][v] *= factor;
+    }
+  }
   // Of a rest as many as stmatrix stores, of which the last may stand for no column.
   template <int kOfPanel>
   __device__ __forceinline__ void operator()(float (&sums)[kOfPanel], int block, int panel) {
@@ -100,10 +107,11 @@ struct Epilogue {
   // kCount here and below: columns of D that a panel has.
   template <int kCount, int kRegisters>
   __device__ __forceinline__ void finish_panel(float (&panel)[kRegisters], int row, int column, int batch) const {
+    const float of_panel = joins_factors(C) && stages_whole_tile(C) ? 1.0f : alpha;  // see store_joined
 #pragma unroll
     for (int v = 0; v < kCount / 2; v += 2) {
       float pair[2] = {panel[v], panel[v + 1]};
-      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, alpha, row + row_of_thread() + v / 2 % 2 * 8, row_end,
+      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, of_panel, row + row_of_thread() + v / 2 % 2 * 8, row_end,
                                                       column + v / 4 * 8 + column_of_thread(), batch, group);
       panel[v] = pair[0];
       panel[v + 1] = pair[1];
@@ -275,7 +283,9 @@ struct Epilogue {
   // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's, gated ones.
   template <class Sums>
   __device__ __forceinline__ void store(Sums sums, int row, int column, int batch) {
-    if constexpr (stages_whole_tile(C)) {
+    if constexpr (stages_whole_tile(C) && joins_factors(C)) {
+      store_joined(sums, row, column, batch);
+    } else if constexpr (stages_whole_tile(C)) {
       store_whole(sums, row, column, batch);
     } else if constexpr (kRest > 0) {
 #pragma unroll
@@ -326,6 +336,52 @@ struct Epilogue {
       stage(out, staging + i * kSlotBytes);
     }
     end_staging();
+#pragma unroll 1
+    for (int i = 0; i < staging_slots(C); ++i)
+      send<kPanelColumns>(staging + i * kSlotBytes, row + i / kPanels * kBlockRows,
+                          column + i % kPanels * kPanelColumns, batch);
+  }
+
+  // The same of large tiles in fewer instructions: alpha is left out where it is 1, addresses differ by numbers that
+  // the compiler knows, and one thread alone stores.
+  template <class Sums>
+  __device__ __forceinline__ void store_joined(Sums& sums, int row, int column, int batch) {
+    constexpr int kPanels = kColumns / kPanelColumns, kCopies = shares_code(C) ? 1 : blocks(C) * kPanels;
+    static_assert(kElementBytes == 2 && !is_swapped(C));
+    if constexpr (!is_gated(C)) {
+      if (alpha != 1.0f) sums *= alpha;
+    }
+    wait_for_slots<0>();
+    // Of this thread's first 16 bytes. Made here: the compiler would keep addresses in registers beside the loop.
+    int here = thread;
+    asm volatile("" : "+r"(here));
+    const unsigned first = swizzle_address(
+        kSwizzle, staging + (here / 32 * 16 + here / 8 % 2 * 8 + here % 8) * kSpanBytes + here / 16 % 2 * 16);
+#pragma unroll kCopies
+    for (int i = 0; i < blocks(C) * kPanels; ++i) {
+      float out[kPanelColumns / 2];
+      finish_sums<kPanelColumns>(sums, out, i / kPanels, i % kPanels, row + i / kPanels * kBlockRows,
+                                 column + i % kPanels * kPanelColumns, batch);
+#pragma unroll
+      for (int v = 0; v < kPanelColumns / 2; v += 8) {
+        unsigned packed[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) packed[j] = ptx::cvt_pack<C.facts.d_dtype>(out[v + 2 * j], out[v + 2 * j + 1]);
+        ptx::stmatrix_x4((first ^ v * 4) + i * kSlotBytes, packed[0], packed[1], packed[2], packed[3]);
+      }
+    }
+    end_staging();
+    if (is_by_tma && (!is_grouped(C) || row + blocks(C) * kBlockRows <= row_end)) {
+      if (thread == 0) {
+#pragma unroll
+        for (int i = 0; i < staging_slots(C); ++i) {
+          const int of_slot = row + i / kPanels * kBlockRows, from = column + i % kPanels * kPanelColumns;
+          if (of_slot < p.m && from < columns()) ptx::tma_store_3d(p.d, staging + i * kSlotBytes, from, of_slot, batch);
+        }
+        ptx::cp_async_bulk_commit_group();
+      }
+      return;
+    }
 #pragma unroll 1
     for (int i = 0; i < staging_slots(C); ++i)
       send<kPanelColumns>(staging + i * kSlotBytes, row + i / kPanels * kBlockRows,

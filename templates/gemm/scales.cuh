@@ -1,8 +1,8 @@
 // Factors of blocks of 128, which the sums of a step are multiplied by.
 //
 // They lie in the slot of their step: one for each row, or four for each square, of four steps, of which the step's own
-// is read. A warp loads them, ahead like the operands. (Consumers that read factors of squares from memory themselves,
-// a step ahead, took a fifth longer on an H100.)
+// is read; or products of both operands' (joins_factors). A warp loads them, ahead like the operands. (Consumers that
+// read factors of squares from memory themselves, a step ahead, took a fifth longer on an H100.)
 #pragma once
 
 #include "common/ring.cuh"
@@ -13,6 +13,7 @@
 #include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/global.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
@@ -188,6 +189,173 @@ struct ScaleLoader {
   }
 };
 
+// The same warp where consumers find products of factors (joins_factors). Its lanes copy those of A, each for the rows
+// of four consumer threads, into a ring of their own, eight steps ahead of the products, and have those of B for 32
+// steps in registers: once a slot is free they only have to be multiplied and written. Copies into the slot, which
+// begin when it is free, took products of 4,096 rows on an H200 several hundredths longer.
+//
+// Products of a step: [part of the tile's rows that a warpgroup has][32 lanes' rows][block][square][upper row, lower].
+template <Config C>
+struct FactorJoiner {
+  static constexpr int kSquares = joined_squares(C);
+  static constexpr int kOfThread = joined_factors(C);
+  static constexpr int kRows = C.tile_m / 32;  // of a lane
+  static constexpr int kAheadOffset = smem_layout(C).scales.offset + C.stages * scale_slot_bytes(C);
+
+  const Params& p;
+  const unsigned smem;
+  const Barriers barriers = barriers_at<C>(smem);
+  TileSchedule<C, Walker::warp> schedule{p};
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  common::RingPosition<C.stages> ring{};
+  unsigned ahead = 0;  // place in the own ring
+
+  __device__ __forceinline__ unsigned own(int i) const { return smem + kAheadOffset + 4 * kRows * (32 * i + lane); }
+
+  // Of the lane's rows, of which the matrix has `left` from the first one on, to the place in the own ring.
+  __device__ __forceinline__ void copy_rows(const float* from, int left) const {
+    const unsigned to = own(ahead);
+#pragma unroll
+    for (int i = 0; i < kRows; i += 2) {
+      const int row = i / 2 * kBlockRows;
+      ptx::cp_async_4(to + 4 * i, from, left > row);
+      ptx::cp_async_4(to + 4 * (i + 1), from + 8 * p.sfa.stride_row, left > row + 8);
+      from += kBlockRows * p.sfa.stride_row;
+      asm volatile("" : "+l"(from));  // not an address for each row, kept in registers
+    }
+  }
+
+  __device__ __forceinline__ void write(const float (&squares)[kSquares], int lane_of_step) const {
+    float of_step[kSquares], rows[kRows];
+#pragma unroll
+    for (int s = 0; s < kSquares; ++s) of_step[s] = __shfl_sync(0xffffffff, squares[s], lane_of_step);
+    ptx::cp_async_wait_group<kStepsAhead - 1>();
+#pragma unroll
+    for (int i = 0; i < kRows; i += 2) {
+      float pair[2];
+      ptx::ld_shared_v2_f32(own(ahead) + 4 * i, pair);
+      rows[i] = pair[0];
+      rows[i + 1] = pair[1];
+    }
+    const unsigned to = scales_of<C>(smem, ring.slot) + 4 * kOfThread * lane, full = barriers.full[ring.slot];
+    ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < kRows * kSquares; i += 2) {
+      const int row = i / (2 * kSquares) * 2, part = i / kOfThread, of_thread = i % kOfThread;
+      const float factor = of_step[i / 2 % kSquares];
+      ptx::st_shared_v2_f32(to + 4 * (32 * kOfThread * part + of_thread), rows[row] * factor, rows[row + 1] * factor);
+    }
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(full);
+  }
+
+  __device__ __forceinline__ void write_tile(const TileIndex& tile) {
+    const int row = tile.row + lane / 8 * 16 + lane % 8, square = tile.column / kScaleBlock;
+    int k_begin = schedule.k_begin;
+    asm volatile("" : "+r"(k_begin));  // no product of it is kept in registers from tile to tile
+    // A part of K is within the matrix, or behind its end: zeros.
+    const bool is_within_k = k_begin < schedule.steps_of(p.k);
+    const int rows_left = is_within_k ? p.m - row : 0;
+    const int squares_left = is_within_k ? (p.n + kScaleBlock - 1) / kScaleBlock - square : 0;
+    const float* of_a = p.sfa.data + tile.batch * p.sfa.stride_l + row * p.sfa.stride_row + k_begin * p.sfa.stride_k;
+    const float* of_b =
+        p.sfb.data + tile.b_batch * p.sfb.stride_l + square * p.sfb.stride_row + (k_begin + lane) * p.sfb.stride_k;
+    const int steps = schedule.steps();
+    // Behind the tile's last step a group without copies: groups are counted, and no copy is left for the next tile.
+    const auto copy_step = [&](int step) {
+      if (step < steps) copy_rows(of_a, rows_left);
+      ptx::cp_async_commit_group();
+      of_a += p.sfa.stride_k;
+      ahead = (ahead + 1) % kStepsAhead;
+    };
+#pragma unroll 1
+    for (int i = 0; i < kStepsAhead; ++i) copy_step(i);
+    float squares[kSquares];
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      if (step % 32 == 0) {
+#pragma unroll
+        for (int s = 0; s < kSquares; ++s)
+          squares[s] = step + lane < steps && squares_left > s
+                           ? __uint_as_float(ptx::ld_global_u32_stream(of_b + s * p.sfb.stride_row))
+                           : 0.0f;
+        of_b += 32 * p.sfb.stride_k;
+      }
+      write(squares, step % 32);
+      copy_step(step + kStepsAhead);
+      ring.advance();
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    if constexpr (roles_wait(C)) ptx::griddepcontrol_wait();
+#pragma unroll 1
+    for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride())
+      write_tile(schedule.at(item));
+    ptx::cp_async_wait_group<0>();
+  }
+};
+
+// A consumer thread's products of factors, of a step.
+template <Config C>
+struct JoinedFactors {
+  static constexpr int kOfThread = joined_factors(C);
+  float values[kOfThread];
+
+  // `part`: of the tile's rows.
+  __device__ __forceinline__ void load(unsigned smem, int slot, int part) {
+    const unsigned thread = threadIdx.x % kWarpgroupThreads;
+    const unsigned from = scales_of<C>(smem, slot) + 4 * kOfThread * (part * 32 + thread / 4);
+    if constexpr (kOfThread % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < kOfThread; i += 4) {
+        float four[4];
+        ptx::ld_shared_v4_f32(from + 4 * i, four);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) values[i + v] = four[v];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kOfThread; i += 2) {
+        float two[2];
+        ptx::ld_shared_v2_f32(from + 4 * i, two);
+        values[i] = two[0];
+        values[i + 1] = two[1];
+      }
+    }
+  }
+};
+
+// Those of a block. The tile's first column has a place between kFirst and kLast in its square.
+template <Config C, int kFirst, int kLast>
+struct BlockFactors {
+  static constexpr int kSquares = joined_squares(C);
+  float values[kSquares][2];
+
+  __device__ __forceinline__ BlockFactors(const JoinedFactors<C>& of_step, int block) {
+#pragma unroll
+    for (int i = 0; i < 2 * kSquares; ++i) values[i / 2][i % 2] = of_step.values[2 * kSquares * block + i];
+  }
+
+  // sums += factors * of_step, of an instruction's columns, in the order of the accumulators. `offset`: of the tile's
+  // first column in its square.
+  __device__ __forceinline__ void add(Block<C>& sums, const OfInstruction<C>& of_step, int part, int offset) const {
+    constexpr int kGroupsOfPart = instruction_columns(C) / 8;
+    const auto of_group = [&](int group, int row) {  // of columns 8 * group to 8 * group + 7
+      const int column = group / 2 * 16;
+      const int first = (kFirst + column) / kScaleBlock, last = (kLast + column) / kScaleBlock;
+      if (kSquares == 1 || first == last) return values[kSquares == 1 ? 0 : first][row];
+      return offset + column >= last * kScaleBlock ? values[last][row] : values[first][row];
+    };
+#pragma unroll
+    for (int i = 0; i < kGroupsOfPart; ++i) {
+      const int group = part * kGroupsOfPart + i;
+#pragma unroll
+      for (int v = 0; v < 4; ++v) ptx::fma_in_order(sums[4 * group + v], of_group(group, v / 2), of_step[4 * i + v]);
+    }
+  }
+};
+
 // A consumer thread's factors of its two rows of a block, and of the block's columns. kOffset: of the tile's first
 // column in its square, where the loop along k is one of several and knows it; else -1.
 template <Config C, int kOffset>
@@ -196,7 +364,7 @@ struct BlockScales {
   static constexpr int kGroups =                                               // of columns, that share one
       kHasColumns    ? 1
       : kOffset >= 0 ? (kOffset + C.tile_n + kScaleBlock - 1) / kScaleBlock
-                     : squares_of(C.tile_n);
+                     : joined_squares(C);
 
   float rows[2];
   float groups[kGroups];

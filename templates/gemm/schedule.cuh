@@ -51,6 +51,18 @@ struct TileIndex {
   }
 };
 
+// Numbers of tiles are never negative: division takes fewer instructions without a sign.
+template <bool kIsUnsigned>
+struct NumberOfTiles {
+  using Type = int;
+};
+template <>
+struct NumberOfTiles<true> {
+  using Type = unsigned;
+};
+template <bool kIsUnsigned>
+using UnsignedIf = typename NumberOfTiles<kIsUnsigned>::Type;
+
 // Who walks: all threads of a warp know that they are in the same group.
 enum class Walker { thread, warp };
 
@@ -110,17 +122,19 @@ struct TileSchedule {
 
   // The tile of the item that was asked for last.
   __device__ __forceinline__ TileIndex at(int item) const {
-    const int of_m = is_grouped(C) ? tiles_of_group() : tiles_m;
-    const int of_matrix = of_m * tiles_n;
-    const int batch = is_grouped(C) ? group : item / of_matrix;
-    const int within = is_grouped(C) ? item - before : item % of_matrix;
+    using Number = UnsignedIf<joins_factors(C)>;
+    const Number of_m = is_grouped(C) ? tiles_of_group() : tiles_m, columns = tiles_n, first = before;
+    const Number of_matrix = of_m * columns, number = item;
+    const int batch = is_grouped(C) ? group : static_cast<int>(number / of_matrix);
+    const Number within = is_grouped(C) ? number - first : number % of_matrix;
     // Along the rows of D, which are here M, or N with swap_ab; and across.
-    const int tiles_along = is_swapped(C) ? tiles_n : of_m, tiles_across = is_swapped(C) ? of_m : tiles_n;
-    const int raster = within / (C.raster * tiles_across);
-    const int in_raster = within % (C.raster * tiles_across);
-    const int height = min(tiles_along - raster * C.raster, C.raster);
-    const int along = raster * C.raster + in_raster % height, across = in_raster / height;
-    const int m = is_swapped(C) ? across : along, n = is_swapped(C) ? along : across;
+    const Number tiles_along = is_swapped(C) ? columns : of_m, tiles_across = is_swapped(C) ? of_m : columns;
+    const Number raster = within / (C.raster * tiles_across);
+    const Number in_raster = within % (C.raster * tiles_across);
+    const Number height = min(tiles_along - raster * C.raster, static_cast<Number>(C.raster));
+    const Number along = raster * C.raster + in_raster % height, across = in_raster / height;
+    const int m = static_cast<int>(is_swapped(C) ? across : along),
+              n = static_cast<int>(is_swapped(C) ? along : across);
     const int row = (m * C.cluster_m + place.m) * C.tile_m, column = (n * C.cluster_n + place.n) * C.tile_n;
     if constexpr (!is_grouped(C)) return {row, column, batch, batch, p.m};
     return {rows.first + row, column, C.facts.grouping == Grouping::contiguous ? 0 : batch, batch,

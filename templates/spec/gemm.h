@@ -139,13 +139,39 @@ TESSERA_HD constexpr int scale_floats(ScaleBlock block, int extent) {
 }
 TESSERA_HD constexpr int a_scale_floats(const Config& c) { return scale_floats(a_scale_block(c), c.tile_m); }
 TESSERA_HD constexpr int b_scale_floats(const Config& c) { return scale_floats(b_scale_block(c), c.tile_n); }
-TESSERA_HD constexpr int scale_slot_bytes(const Config& c) { return 4 * (a_scale_floats(c) + b_scale_floats(c)); }
+
+// Whether the warp that loads factors multiplies those of rows of A by those of squares of B: consumers find products,
+// those of a thread beside each other. Large tiles: what few rows need is there sooner by copies into the slots.
+TESSERA_HD constexpr bool joins_factors(const Config& c) {
+  return a_scale_block(c) == ScaleBlock::of_row && b_scale_block(c) == ScaleBlock::square && !is_gathered(c) &&
+         consumer_warpgroups(c) >= 2 && blocks(c) * c.tile_n > 128;
+}
+// Places in a square where tiles of `extent` rows begin are multiples of this.
+TESSERA_HD constexpr int unit_of_offsets(int extent) {
+  int unit = kScaleBlock;
+  while (extent % unit != 0) unit /= 2;
+  return unit;
+}
+// Squares of B that the columns of a tile may touch.
+TESSERA_HD constexpr int joined_squares(const Config& c) {
+  return (kScaleBlock - unit_of_offsets(c.tile_n) + c.tile_n + kScaleBlock - 1) / kScaleBlock;
+}
+// Steps whose factors of A are under way to a ring of the loading warp's own, behind the slots.
+inline constexpr int kStepsAhead = 8;
+TESSERA_HD constexpr int scale_ring_bytes(const Config& c) { return joins_factors(c) ? 4 * kStepsAhead * c.tile_m : 0; }
+// Of a thread, in a step: two rows of each block, times squares.
+TESSERA_HD constexpr int joined_factors(const Config& c) { return 2 * blocks(c) * joined_squares(c); }
+
+TESSERA_HD constexpr int scale_slot_bytes(const Config& c) {
+  if (joins_factors(c)) return 4 * c.tile_m * joined_squares(c);
+  return 4 * (a_scale_floats(c) + b_scale_floats(c));
+}
 
 struct SmemLayout {
   SmemRegion a;         // [stages][tile_m][128 B]; MN-major [stages][tile_m / 64][64 k][128 B]. Partial sums start here
   SmemRegion b;         // [stages][tile_n][128 B]; MN-major [stages][ceil(tile_n / 64)][64 k][128 B]
   SmemRegion d;         // [consumer warpgroup][staging_slots][64][d_span_bytes]; swap_ab: [panel_columns][d_span_bytes]
-  SmemRegion scales;    // [stages][factors of A, then of B], scale blocks only
+  SmemRegion scales;    // [stages][factors of A, then of B], or products of them and a ring; scale blocks only
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -198,7 +224,7 @@ TESSERA_HD constexpr int dividing_panel(const Config& c) {
 TESSERA_HD constexpr int stages_beside(const Config& c, int columns) {
   const int staging = consumer_warpgroups(c) * kStagingSlots * kBlockRows * columns * dtype_bytes(c.facts.d_dtype);
   const int stage = a_slot_bytes(c) + b_slot_bytes(c) + scale_slot_bytes(c) + 16;
-  return (kMaxSmemBytes - staging) / stage;
+  return (kMaxSmemBytes - staging - scale_ring_bytes(c)) / stage;
 }
 // Where columns may be left over, the most that leave the ring as many slots, and no more than as few panels need.
 TESSERA_HD constexpr int panel_columns(const Config& c) {
@@ -261,7 +287,7 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.a = {"a", 0, c.stages * a_slot_bytes(c)};
   layout.b = {"b", end_of(layout.a), c.stages * b_slot_bytes(c)};
   layout.d = {"d", end_of(layout.b), consumer_warpgroups(c) * staging_bytes(c)};
-  layout.scales = {"scales", end_of(layout.d), c.stages * scale_slot_bytes(c)};
+  layout.scales = {"scales", end_of(layout.d), c.stages * scale_slot_bytes(c) + scale_ring_bytes(c)};
   layout.barriers = {"barriers", end_of(layout.scales), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -447,12 +473,14 @@ TESSERA_HD constexpr int box_rows(const Config& c, Layout layout, int rows, int 
     if (rows % box == 0) return box;
   return rows;
 }
+// Of the product's b.
+TESSERA_HD constexpr int most_box_rows(const Config& c) { return c.box_m > kMostBoxRows ? c.box_m : kMostBoxRows; }
 TESSERA_HD constexpr int a_box_rows(const Config& c) {
-  return box_rows(c, a_layout(c), c.tile_m / c.cluster_n, is_swapped(c) ? kMostBoxRows : c.box_m);
+  return box_rows(c, a_layout(c), c.tile_m / c.cluster_n, is_swapped(c) ? most_box_rows(c) : c.box_m);
 }
 TESSERA_HD constexpr int b_box_rows(const Config& c) {
   const int parts = is_dual(c) && c.cluster_m == 1 ? 2 : c.cluster_m;
-  return box_rows(c, b_layout(c), b_slot_rows(c) / parts, is_swapped(c) ? c.box_m : kMostBoxRows);
+  return box_rows(c, b_layout(c), b_slot_rows(c) / parts, is_swapped(c) ? c.box_m : most_box_rows(c));
 }
 
 // K-major: whole rows of a step. MN-major: a panel.

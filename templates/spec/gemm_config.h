@@ -20,7 +20,7 @@ struct Config {
   KernelSchedule kernel_schedule = KernelSchedule::cooperative;
   int raster = 8;  // tiles of clusters along M that are walked before the next one along N
   SwapAb swap_ab = SwapAb::off;
-  int box_m = 64;                 // most rows of the product's a that one copy loads: fewer where few rows are expected
+  int box_m = 64;  // most rows of the product's a that one copy loads: fewer where few are expected; above 64, of b too
   bool has_whole_panels = false;  // no columns are left over (may_have_rest): of kernels that borrow the epilogue
 
   TESSERA_HD friend constexpr bool operator==(const Config&, const Config&) = default;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <utility>
 
 #include "generator/candidates.h"
 #include "generator/facts.h"
@@ -284,6 +285,23 @@ TEST_CASE("products with factors of blocks: what is refused, and what a launch a
   CHECK(launch.steps.front().programmatic_stream_serialization);
   CHECK(launch.tensor_maps.front().l2_promotion == TensorMapL2Promotion::l2_128b);
   CHECK(config(with({{"m", "8"}, {"swap_ab", "on"}})).box_m == 8);
+  // One copy an operand where many rows are whole tiles.
+  const auto box = [&](const char* m, const char* n, const char* grouping) {
+    const gemm::Config c = config(with({{"m", m},
+                                        {"n", n},
+                                        {"k", "1024"},
+                                        {"tile_m", "256"},
+                                        {"tile_n", "128"},
+                                        {"cluster_m", "1"},
+                                        {"cluster_n", "1"},
+                                        {"grouping", grouping}}));
+    CHECK(gemm::joins_factors(c));
+    return std::pair(gemm::a_box_rows(c), gemm::b_box_rows(c));
+  };
+  CHECK(box("4096", "4096", "none") == std::pair(256, 128));
+  CHECK(box("4000", "4096", "none").first == 64);
+  CHECK(box("4096", "4000", "none").second == 64);
+  CHECK(box("4096", "4096", "contiguous") == std::pair(64, 64));
   std::vector<std::string> sizes;
   for (const SizeSpec& size : launch.sizes)
     if (size.name.starts_with("sf")) sizes.push_back(size.name + " = " + size.default_value->text());

@@ -57,6 +57,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"gemm", product},
       {"gemm split_k=2 tile_m=64 tile_n=64", product},
       {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=1x128 split_k=1 tile_m=128 tile_n=64 stages=3", product},
+      {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=128x128 split_k=1 tile_m=128 tile_n=192 stages=2", product},
       {"gemm dtype=e4m3 a_scale_block=1x128 b_scale_block=128x128 split_k=1 tile_m=128 tile_n=64 stages=3",
        {{"m", 200}, {"n", 128}, {"k", 1024}, {"sfa_stride_m", 1}, {"sfa_stride_k", 200}}},
       {"gemm grouping=masked gather=rows tile_m=64 tile_n=64 split_k=1 stages=4",

@@ -35,6 +35,19 @@ std::vector<Config> legal_configs() {
   return configs;
 }
 
+TEST_CASE("products: squares of factors that a tile may touch, which begins at a multiple of its width") {
+  for (int extent = 16; extent <= 256; extent += 16) {
+    int most = 0;
+    for (int tile = 0; tile < kScaleBlock; ++tile) {
+      const int first = tile * extent, last = first + extent - 1;
+      most = std::max(most, last / kScaleBlock - first / kScaleBlock + 1);
+      CHECK(first % kScaleBlock % unit_of_offsets(extent) == 0);
+    }
+    CAPTURE(extent);
+    CHECK(joined_squares({.tile_n = extent}) == most);
+  }
+}
+
 void check_rule(const Config& c, Rule rule, long long found, long long bound) {
   const Verdict<Rule> verdict = why_invalid(c);
   CHECK(static_cast<int>(verdict.rule) == static_cast<int>(rule));
