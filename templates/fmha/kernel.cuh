@@ -10,6 +10,7 @@
 #include "common/illegal_config.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/dealer.cuh"
+#include "fmha/keys_ahead.cuh"
 #include "fmha/merge_dealt.cuh"
 #include "fmha/params.cuh"
 #include "fmha/passed_tiles.cuh"
@@ -22,6 +23,7 @@
 #include "fmha/warps.cuh"
 #include "fmha/widened.cuh"
 #include "ptx/address.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/griddepcontrol.cuh"
@@ -85,6 +87,8 @@ __device__ __forceinline__ void sync_tile() {
   if constexpr (C.cta_pair) {
     ptx::cluster_arrive();
     ptx::cluster_wait();
+  } else if constexpr (asks_ahead(C)) {
+    ptx::barrier_sync(0, num_threads(C));
   } else {
     __syncthreads();
   }
@@ -147,12 +151,20 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::prefetch_tensormap(params.v);
     if constexpr (!leaves_from_registers(C)) ptx::prefetch_tensormap(params.o);
   }
+  if constexpr (asks_ahead(C)) {
+    if (threadIdx.x / 32 == kWarpOfO) {
+      ptx::barrier_arrive(0, num_threads(C));  // nobody waits for this warp
+      set_producer_registers<C>();
+      return ask_for_keys<C>(params);
+    }
+    sync_tile<C>();
+  }
   if constexpr (is_split(C)) {
     ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
     ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
   }
   if constexpr (has_whole_tiles(C)) share_out<C>(params);
-  sync_tile<C>();
+  if constexpr (!asks_ahead(C)) sync_tile<C>();
 
   using Schedules = typename ConsumerSchedule<C>::Type;
   if constexpr (uses_mma_sync(C)) {

@@ -38,6 +38,14 @@ __device__ __forceinline__ unsigned ld_global_u8_written(const void* p) {
   return x;
 }
 
+// PTX ISA "ld", PTX 6.0, sm_70. Of what somebody may be writing: from where all multiprocessors look, and nothing of it
+// stays in the L1.
+__device__ __forceinline__ int ld_global_s32_relaxed(const void* p) {
+  int x;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+
 // What createpolicy makes for a fraction of 1 of L2::evict_last: other lines leave the L2 before those that were read.
 inline constexpr unsigned long long kEvictLast = 0x14F0000000000000ull;
 

@@ -2,8 +2,10 @@
 // faults that only such inputs show.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <sstream>
 
 #include "base/npy.h"
 #include "tests/cli/machine.h"
@@ -187,4 +189,43 @@ TEST_CASE("run: fp32 files are rounded to the 16-bit types of attention, other t
   CHECK(saved(write("f4.npy", "<f4", reals), "a.npy") == saved(write("u2.npy", "<u2", bits), "b.npy"));
   const std::string wide = write("f8.npy", "<f8", std::vector<double>(kCount, 1));
   CHECK(run(machine, sizes, {"--input", wide}).err.find("holds <f8, q is bf16: <u2 expected") != std::string::npos);
+}
+
+/// "map {coordinates}" of each CTA's instructions whose names begin so, in a trace; of several lanes the first.
+std::multimap<std::string, std::string> boxes_of(const std::string& trace, const std::string& instruction) {
+  std::multimap<std::string, std::string> found;
+  std::istringstream lines(trace);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find(" " + instruction), end = line.find('}');
+    if (at == std::string::npos || end == std::string::npos) continue;
+    std::string box = line.substr(line.rfind("[0x300", end), end - line.rfind("[0x300", end));
+    box.erase(std::remove(box.begin(), box.end(), '*'), box.end());
+    found.emplace(line.substr(0, line.find(' ')), box);
+  }
+  return found;
+}
+
+TEST_CASE("run: decode asks the L2 ahead for boxes that the same CTA loads, whatever the lengths are") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::string file = (machine.terminal.folder.path / "trace").string();
+  for (const char* const split : {"dealt", "on"}) {
+    CAPTURE(split);
+    CHECK(run(machine, {"--arch",     "sm_90a",  "--kv-layout", "paged",     "--page-size", "64",         "--mask",
+                        "causal",     "--batch", "5",           "--heads-q", "8",           "--heads-kv", "2",
+                        "--seqlen-q", "1",       "--seqlen-k",  "1200",      "--split-kv",  split,        "--lengths",
+                        "random",     "--sms",   "24",          "--trace",   file})
+              .code == 0);
+    const std::string trace = read_text(file);
+    const auto asked = boxes_of(trace, "cp.async.bulk.prefetch.tensor"),
+               loaded = boxes_of(trace, "cp.async.bulk.tensor");
+    std::size_t ctas = 0;
+    for (auto of_cta = asked.begin(); of_cta != asked.end(); of_cta = asked.upper_bound(of_cta->first)) ++ctas;
+    CHECK(ctas >= 24);
+    for (const auto& [cta, box] : asked) {
+      const auto [first, last] = loaded.equal_range(cta);
+      const bool is_loaded = std::any_of(first, last, [&](const auto& load) { return load.second == box; });
+      CHECK_MESSAGE(is_loaded, cta, " ", box);
+    }
+  }
 }
