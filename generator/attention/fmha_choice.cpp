@@ -19,6 +19,18 @@ bool may_differ(const Fmha& p) {
   return p.batch > 1 && (p.seqused != UsedLengths::none || p.kv_layout != KvLayout::dense);
 }
 
+constexpr Hint kBriefKeys = 1024;
+constexpr Hint kTilesOfBrief = 67;  // of which two parts each would not find a multiprocessor of their own on an H200
+
+/// Whether a launch is so short that its time is that of latencies, and the longest sequence's at most: finding ranges
+/// takes longer than they save. H200, 32/8 heads, one query of 8 x 1,024 keys, pages of 64 and 16, microseconds: dealt
+/// 14.4 and 14.4, by num_splits 13.4 and 13.5 (bench/results/fmha-few-queries.md).
+bool is_brief(const Fmha& p, const fmha::Config& c) {
+  const bool has_few_rows = fmha::shares_blocks(c) && c.sm_smem_bytes == kSmemBytesOfSm;
+  return has_few_rows && p.q_layout == QueryLayout::dense && p.split_size == 0 && expected_keys(p) <= kBriefKeys &&
+         !has_tiles(p, c.pack_gqa, kTilesOfBrief);
+}
+
 }  // namespace
 
 bool fmha_may_be_step(const Fmha& p) {
@@ -55,14 +67,14 @@ Fmha of_sized_parts(const Fmha& p) {
 
 Fmha fmha_of_one_sequence(const Fmha& p) { return p.split_size > 0 ? of_sized_parts(p) : with_equal_queries(p); }
 
-SplitKv fmha_split(const Fmha& p, int pack_gqa) {
+SplitKv fmha_split(const Fmha& p, const fmha::Config& c) {
   // A split launch needs a workspace: nobody gets one unasked, whose keys may be few.
   if (!has_fmha_cost(p) || p.head_dim > 256) return SplitKv::off;
   if (expected_keys(p) < kManyKeys) return SplitKv::off;
   if (fmha_may_be_step(p)) return SplitKv::dealt;
   if (p.seqlen_q > kFewQueriesOfFmha) return SplitKv::off;
-  if (may_differ(p)) return SplitKv::dealt;
-  if (has_tiles(p, pack_gqa, kEnoughTilesOfFmha)) return SplitKv::off;
+  if (may_differ(p) && !is_brief(p, c)) return SplitKv::dealt;
+  if (has_tiles(p, c.pack_gqa, kEnoughTilesOfFmha)) return SplitKv::off;
   return p.q_layout == QueryLayout::ragged ? SplitKv::dealt : SplitKv::on;
 }
 
@@ -82,7 +94,7 @@ fmha::Config fmha_config(const Fmha& problem, const fmha::Tile& tile, Swizzle sw
   c.kv_copy = problem.kv_copy.value_or(usual);
   c.cta_pair = fmha::needs_cta_pair(c.facts.head_dim);
   c.pack_gqa = problem.pack_gqa.value_or(fmha_packed_heads(problem));
-  c.split_kv = problem.split_kv.value_or(fmha_split(problem, c.pack_gqa));
+  c.split_kv = problem.split_kv.value_or(fmha_split(problem, c));
   c.promote_every = problem.promote_every.value_or(fmha::default_promotion(c));
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane = c.tile_m <= 1024 && c.tile_n <= 1024 && c.stages <= 1024;

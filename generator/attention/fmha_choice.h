@@ -21,7 +21,8 @@ Fmha fmha_of_one_sequence(const Fmha& p);
 
 /// Split where few tiles would leave a device idle beside long walks over the keys, or a long walk of one sequence
 /// beside short ones of others.
-SplitKv fmha_split(const Fmha& p, int pack_gqa);
+/// `config`: but for that.
+SplitKv fmha_split(const Fmha& p, const fmha::Config& config);
 
 fmha::HeadDims fmha_head_dims(const Fmha& problem);
 

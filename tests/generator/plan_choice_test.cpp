@@ -53,6 +53,21 @@ TEST_CASE("attention: keys are dealt where sequences may be longer than others")
     CHECK(split_kv({{"batch", batch}, {"kv_layout", "paged"}, {"page_size", "16"}}) == SplitKv::dealt);
     CHECK(split_kv({{"batch", batch}, {"kv_layout", "ragged"}}) == SplitKv::dealt);
   }
+  // A few short ones take no longer than one of them: finding ranges would.
+  const auto of_short = [](const char* batch, const char* queries, const char* keys) {
+    return chosen_config<FmhaOperator>(problem_of("fmha", {{"kv_layout", "paged"},
+                                                           {"page_size", "16"},
+                                                           {"batch", batch},
+                                                           {"heads_q", "32"},
+                                                           {"heads_kv", "8"},
+                                                           {"seqlen_q", queries},
+                                                           {"seqlen_k", keys}}))
+        .split_kv;
+  };
+  CHECK(of_short("8", "1", "1024") == SplitKv::on);
+  CHECK(of_short("8", "1", "1025") == SplitKv::dealt);
+  CHECK(of_short("9", "1", "1024") == SplitKv::dealt);
+  CHECK(of_short("8", "8", "1024") == SplitKv::dealt);
   // One sequence is as long as itself.
   CHECK(split_kv({{"batch", "1"}, {"kv_layout", "paged"}, {"page_size", "16"}}) == SplitKv::on);
 }
