@@ -87,9 +87,12 @@ void add_direct(const Gemm& problem, std::vector<Config>& list) {
 
 // Few rows by wgmma.
 void add_teams(const Gemm& problem, std::vector<Config>& list) {
+  // The model's launches were fitted to tiles whose octets all have rows.
+  const bool knows_rows = problem.m > 0 && problem.grouping != Grouping::contiguous && !problem.tile_m;
   for (const int tile_m : kTeamRows)
     for (const int tile_n : kTeamColumns)
       for (const int split_k : kParts) {
+        if (knows_rows && tile_m > 8 && tile_m >= problem.m + 8) continue;
         Config c = facts_of(problem);
         c.tile_m = problem.tile_m.value_or(tile_m);
         c.tile_n = problem.tile_n.value_or(tile_n);

@@ -71,6 +71,8 @@ TEST_CASE("weights: few rows get narrow tiles, and parts of k where there are fe
   CHECK(of("32").tile_m == 32);
   CHECK(of("32").tile_n == 128);
   CHECK(of("32").split_k == 2);
+  // Not more rows than there are, in eights, of small products either.
+  CHECK(config({{"m", "16"}, {"n", "704"}, {"k", "1536"}}).tile_m == 16);
   CHECK(of("4096").tile_m >= 128);
   CHECK(of("4096").split_k == 1);
 }
