@@ -74,15 +74,8 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
     reference = __uint_as_float(bits[0]);
     sum = __uint_as_float(bits[1]);
   };
-
-  float reference, part_sum;  // of the first 32 parts until all are added up
-  sums_of(lane, reference, part_sum);
-  float max, subtrahend, sum, factor, own_weight;
-  float o[kGroups][4] = {};
-#pragma unroll 1
-  for (int first = 0; first == 0 || first < num_parts; first += kAtOnce) {
-    // One copy of the code that loads: less to compile.
-    ptx::Vector4 loaded[kAtOnce][kGroups];
+  ptx::Vector4 loaded[kAtOnce][kGroups];
+  const auto load = [&](int first) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= num_parts) break;
@@ -91,35 +84,45 @@ __device__ __forceinline__ void merge_row(const float* partial_o, const float* p
       for (int group = 0; group < kGroups; ++group)
         if (is_mine(group)) loaded[i][group] = ptx::ld_global_v4_written(row + 128 * group);
     }
-    if (first == 0) {
-      max = reference;
+  };
+
+  float reference, part_sum;  // of the first 32 parts until all are added up
+  sums_of(lane, reference, part_sum);
+  load(0);
+  float max = reference;
 #pragma unroll 1
-      for (int of_lanes = 32; of_lanes < num_parts; of_lanes += 32) {
-        float other, unused;
-        sums_of(of_lanes + lane, other, unused);
-        max = fmaxf(max, other);
-      }
+  for (int first = 32; first < num_parts; first += 32) {
+    float other, unused;
+    sums_of(first + lane, other, unused);
+    max = fmaxf(max, other);
+  }
 #pragma unroll
-      for (int i = 16; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffff, max, i));
-      subtrahend = max == ptx::minus_infinity() ? 0.0f : max;
-      sum = part_sum * ptx::ex2(reference - subtrahend);
+  for (int i = 16; i > 0; i /= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffff, max, i));
+  const float subtrahend = max == ptx::minus_infinity() ? 0.0f : max;
+  float sum = part_sum * ptx::ex2(reference - subtrahend);
 #pragma unroll 1
-      for (int of_lanes = 32; of_lanes < num_parts; of_lanes += 32) {
-        float other, other_sum;
-        sums_of(of_lanes + lane, other, other_sum);
-        sum += other_sum * ptx::ex2(other - subtrahend);
-      }
+  for (int first = 32; first < num_parts; first += 32) {
+    float other, other_sum;
+    sums_of(first + lane, other, other_sum);
+    sum += other_sum * ptx::ex2(other - subtrahend);
+  }
 #pragma unroll
-      for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffff, sum, i);
-      float whole = sum;
-      if constexpr (has_sink(C.facts)) {
-        if (statistics.sink != nullptr) whole += sink_share(statistics.sink[statistics.head], subtrahend);
-      }
-      factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
-    } else if (first % 32 == 0) {
+  for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffff, sum, i);
+  float whole = sum;
+  if constexpr (has_sink(C.facts)) {
+    if (statistics.sink != nullptr) whole += sink_share(statistics.sink[statistics.head], subtrahend);
+  }
+  const float factor = C.facts.output == Output::unnormalized ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
+
+  float o[kGroups][4] = {};
+  float own_weight = ptx::ex2(reference - subtrahend) * factor;
+#pragma unroll 1
+  for (int first = 0; first < num_parts; first += kAtOnce) {
+    if (first > 0) load(first);
+    if (first > 0 && first % 32 == 0) {
       sums_of(first + lane, reference, part_sum);
+      own_weight = ptx::ex2(reference - subtrahend) * factor;
     }
-    if (first % 32 == 0) own_weight = ptx::ex2(reference - subtrahend) * factor;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= num_parts) break;
