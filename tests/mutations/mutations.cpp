@@ -174,6 +174,8 @@ constexpr ReasonOfKernels kReasonsOfKernels[] = {
      "of the step that read registers of A: PTX has others for each step, so that a later wait is in time; the "
      "assembler's are the kernel's matter"},
     {"kve4m3_v_is_k", "ex2: an exponent more", "of rows of a tile that are nobody's"},
+    {"sm100a_d64_256x128_s3", "tcgen05.commit: the next barrier",
+     "of V's slot of a tile's last block, which has a copy of the step: no load of this problem comes after it"},
     {"pack4_split", "drop mbarrier.arrive",
      "of last factors where keys are split: O leaves un-normalised, and nobody waits for them"},
     {"pack4_split", "mbarrier.init: one arrival more",
