@@ -2,7 +2,7 @@
 // bench/results/weights-4-bit.md whose kernels are those of today (the third form's products by wgmma of 64 rows and
 // more, the fourth's by mma.sync, and those by teams of few rows). Two things are held: the model's time of each tile
 // that was timed, and that a choice is no more than 5 % slower than the fastest one of its cell, by its measured time,
-// or where it was not timed itself by the model's.
+// or where it was not timed itself by the model's. Most of the file is the table of measured times.
 #include <doctest/doctest.h>
 
 #include <algorithm>
