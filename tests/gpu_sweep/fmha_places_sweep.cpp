@@ -25,9 +25,9 @@
 #include "reference/fmha.h"
 #include "reference/key_places.h"
 #include "reference/narrow_keys.h"
-#include "tessera/cuda_device.h"
 #include "tessera/emulator/device.h"
 #include "tessera/jit.h"
+#include "tests/gpu_sweep/exit_code.h"
 #include "tests/gpu_sweep/one_sequence.h"
 
 namespace tessera {
@@ -367,19 +367,10 @@ int main(int argc, char** argv) {
   app.add_flag("--latent", settings.is_latent, "keys that are values too");
   app.add_flag("--e4m3", settings.is_e4m3, "e4m3 queries alone");
   CLI11_PARSE(app, argc, argv);
-  try {
-    if (settings.is_emulated) {
-      emulator::EmulatedDevice device({.detects_races = true});
-      return Sweep(device, settings).run() == 0 ? 0 : 1;
-    }
-    if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
-      fmt::print("skipped: {}\n", reason);
-      return 77;
-    }
-    const auto device = make_cuda_device();
-    return Sweep(*device, settings).run() == 0 ? 0 : 1;
-  } catch (const Error& error) {
-    fmt::print("{}\n", error.what());
-    return 1;
-  }
+  const auto run = [&](Device& device) { return Sweep(device, settings).run(); };
+  return gpu_sweep::exit_code("fmha_places_sweep", [&] {
+    if (!settings.is_emulated) return gpu_sweep::on_gpu(run);
+    emulator::EmulatedDevice device({.detects_races = true});
+    return run(device);
+  });
 }

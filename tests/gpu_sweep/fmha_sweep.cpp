@@ -26,8 +26,8 @@
 #include "reference/narrow_keys.h"
 #include "reference/number.h"
 #include "reference/ragged.h"
-#include "tessera/cuda_device.h"
 #include "tessera/jit.h"
+#include "tests/gpu_sweep/exit_code.h"
 #include "tests/gpu_sweep/one_sequence.h"
 
 namespace tessera {
@@ -622,16 +622,6 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(2, 10'000));
   app.add_option("--report", settings.report, "file for the table, Markdown");
   CLI11_PARSE(app, argc, argv);
-  try {
-    if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
-      fmt::print("skipped: {}\n", reason);
-      return 77;
-    }
-    const auto device = make_cuda_device();
-    return Sweep(*device, settings).run() == 0 ? 0 : 1;
-  } catch (const Error& error) {
-    fmt::print(stderr, "fmha_sweep: {}\n", error.what());
-    for (const std::string& note : error.notes()) fmt::print(stderr, "  {}\n", note);
-    return 5;
-  }
+  return gpu_sweep::exit_code(
+      "fmha_sweep", [&] { return gpu_sweep::on_gpu([&](Device& device) { return Sweep(device, settings).run(); }); });
 }

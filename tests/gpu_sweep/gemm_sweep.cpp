@@ -28,9 +28,9 @@
 #include "reference/groups.h"
 #include "reference/packed_weights.h"
 #include "reference/poison.h"
-#include "tessera/cuda_device.h"
 #include "tessera/emulator/device.h"
 #include "tessera/jit.h"
+#include "tests/gpu_sweep/exit_code.h"
 #include "tests/gpu_sweep/gemm_sweep_problems.h"
 
 namespace tessera {
@@ -389,20 +389,10 @@ int main(int argc, char** argv) {
   app.add_option("--report", settings.report, "file for the table, Markdown");
   app.add_flag("--emulate", settings.is_emulated, "in the emulator");
   CLI11_PARSE(app, argc, argv);
-  try {
-    if (settings.is_emulated) {
-      emulator::EmulatedDevice device(emulator::DeviceOptions{.num_sms = 8});
-      return Sweep(device, settings).run() == 0 ? 0 : 1;
-    }
-    if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
-      fmt::print("skipped: {}\n", reason);
-      return 77;
-    }
-    const auto device = make_cuda_device();
-    return Sweep(*device, settings).run() == 0 ? 0 : 1;
-  } catch (const Error& error) {
-    fmt::print(stderr, "gemm_sweep: {}\n", error.what());
-    for (const std::string& note : error.notes()) fmt::print(stderr, "  {}\n", note);
-    return 5;
-  }
+  const auto run = [&](Device& device) { return Sweep(device, settings).run(); };
+  return gpu_sweep::exit_code("gemm_sweep", [&] {
+    if (!settings.is_emulated) return gpu_sweep::on_gpu(run);
+    emulator::EmulatedDevice device(emulator::DeviceOptions{.num_sms = 8});
+    return run(device);
+  });
 }

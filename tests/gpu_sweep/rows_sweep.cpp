@@ -13,26 +13,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <cstdio>
-#include <filesystem>
-#include <random>
 
-#include "base/file.h"
 #include "generator/facts.h"
-#include "tessera/cuda_device.h"
-#include "tessera/emulator/device.h"
 #include "tessera/jit.h"
+#include "tests/gpu_sweep/drawn_cases.h"
+#include "tests/gpu_sweep/exit_code.h"
 
 namespace tessera {
 namespace {
 
-struct Settings {
-  std::uint64_t seed = 0;
-  int cases = 40, shapes = 3, columns = 4096, rows = 300;
-  double seconds = 1e9;
-  bool is_emulated = false;
-  std::string state, only;
+struct Settings : gpu_sweep::DrawnCases {
+  int columns = 4096, rows = 300;
+  std::string only;
 };
 
 std::string text_of(const Problem& problem) {
@@ -44,50 +36,30 @@ std::string text_of(const Problem& problem) {
 
 /// Of one seed; the number of failures, or -1 for a case that is not asked for.
 int one_case(const Settings& settings, std::uint64_t seed, Device* gpu, Jit& jit, std::int64_t& rows, int& refused) {
-  constexpr const char* kEmulated[] = {"sm_90a", "sm_100a", "sm_120a"};
+  const gpu_sweep::CaseDevice on(settings, seed, gpu);
   rows_sweep::Draw draw(seed);
-  const Arch arch = Arch::parse(settings.is_emulated ? kEmulated[seed % 3] : "sm_90a");
-  const Problem problem = rows_sweep::drawn_problem(draw, arch, settings.columns, refused);
+  const Problem problem = rows_sweep::drawn_problem(draw, on.arch(), settings.columns, refused);
   if (!settings.only.empty() && text_of(problem).find(settings.only) == std::string::npos) return -1;
-  std::unique_ptr<Device> emulated;
-  if (settings.is_emulated)
-    emulated = std::make_unique<emulator::EmulatedDevice>(
-        emulator::DeviceOptions{.arch = arch.to_string(), .detects_races = true});
-  Device& device = emulated ? *emulated : *gpu;
   const std::shared_ptr<Kernel> kernel = jit.kernel(problem);
   int failures = 0;
   for (int i = 0; i < settings.shapes; ++i) {
     const rows_sweep::Judged judged =
-        rows_sweep::judged_case(problem, device, kernel->launcher(device), draw, settings.rows);
+        rows_sweep::judged_case(problem, on.device(), kernel->launcher(on.device()), draw, settings.rows);
     rows += judged.rows;
-    if (judged.problems.empty()) continue;
-    ++failures;
-    fmt::print("FAIL --seed {} --cases 1: {}, {}\n  {}\n", seed, text_of(problem), judged.sizes,
-               fmt::join(judged.problems, "\n  "));
+    failures += gpu_sweep::is_right(judged, seed, text_of(problem)) ? 0 : 1;
   }
   return failures;
 }
 
-int sweep(Settings settings, Device* gpu) {
-  if (!settings.state.empty() && std::filesystem::exists(settings.state))
-    settings.seed = std::stoull(read_text(settings.state));
+int sweep(const Settings& settings, Device* gpu) {
   Jit jit(JitOptions::from_environment());
-  const auto begin = std::chrono::steady_clock::now();
   std::int64_t rows = 0;
-  int failures = 0, cases = 0, refused = 0;
-  std::uint64_t seed = settings.seed;
-  for (; cases < settings.cases; ++seed) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > settings.seconds) break;
-    const int found = one_case(settings, seed, gpu, jit, rows, refused);
-    if (found < 0) continue;
-    ++cases;
-    failures += found;
-    if (!settings.state.empty()) write_file(settings.state, fmt::format("{}\n", seed + 1));
-    if (failures > 20) throw Error(ErrorKind::device, "more than 20 failures: stopping");
-  }
-  fmt::print("{} cases, {} rows compared, {} failures, {} chains refused, seeds {} to {}\n", cases, rows, failures,
-             refused, settings.seed, seed - 1);
-  return failures;
+  int refused = 0;
+  const gpu_sweep::Walked walked =
+      walk(settings, [&](std::uint64_t seed) { return one_case(settings, seed, gpu, jit, rows, refused); });
+  fmt::print("{} cases, {} rows compared, {} failures, {} chains refused, seeds {} to {}\n", walked.cases, rows,
+             walked.failures, refused, walked.first, walked.last);
+  return walked.failures;
 }
 
 }  // namespace
@@ -97,27 +69,13 @@ int main(int argc, char** argv) {
   using namespace tessera;
   Settings settings;
   CLI::App app{"Random row operators on the GPU against float64"};
-  app.add_option("--cases", settings.cases, "drawn kernels");
-  app.add_option("--shapes", settings.shapes, "launches of each with drawn sizes");
-  CLI::Option* const seed = app.add_option("--seed", settings.seed, "of the first case");
-  app.add_option("--state", settings.state, "file with the first seed, written with the next one")->excludes(seed);
-  app.add_option("--seconds", settings.seconds, "no case is begun after that");
+  gpu_sweep::add_options(app, settings);
   app.add_option("--columns", settings.columns, "most columns");
   app.add_option("--rows", settings.rows, "most rows");
   app.add_option("--only", settings.only, "cases whose text has this");
-  app.add_flag("--emulate", settings.is_emulated, "in the emulator");
   CLI11_PARSE(app, argc, argv);
-  try {
-    if (settings.is_emulated) return sweep(settings, nullptr) == 0 ? 0 : 1;
-    if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
-      fmt::print("skipped: {}\n", reason);
-      return 77;
-    }
-    const auto device = make_cuda_device();
-    return sweep(settings, device.get()) == 0 ? 0 : 1;
-  } catch (const Error& error) {
-    fmt::print(stderr, "rows_sweep: {}\n", error.what());
-    for (const std::string& note : error.notes()) fmt::print(stderr, "  {}\n", note);
-    return 5;
-  }
+  return gpu_sweep::exit_code("rows_sweep", [&] {
+    return settings.is_emulated ? sweep(settings, nullptr)
+                                : gpu_sweep::on_gpu([&](Device& gpu) { return sweep(settings, &gpu); });
+  });
 }

@@ -22,9 +22,9 @@
 
 #include "generator/selectors.h"
 #include "runtime/nvrtc.h"
-#include "tessera/cuda_device.h"
 #include "tessera/emulator/device.h"
 #include "tests/emulated/gemm_tcgen05_run.h"
+#include "tests/gpu_sweep/exit_code.h"
 #include "tests/support/fmha_nvfp4_cases.h"
 #include "tests/support/stand_ins.h"
 
@@ -249,16 +249,11 @@ int sweep(const Settings& settings) {
     emulator::EmulatedDevice device({.arch = kArch});
     return Sweep(device, *compiler, settings).run();
   }
-  if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
-    fmt::print("skipped: {}\n", reason);
-    return -1;
-  }
-  const auto device = make_cuda_device();
-  if (device->info().compute_major != 9) {
+  return gpu_sweep::on_gpu([&](Device& device) {
+    if (device.info().compute_major == 9) return Sweep(device, *compiler, settings).run();
     fmt::print("skipped: a GPU of compute capability 9.0 is needed\n");
-    return -1;
-  }
-  return Sweep(*device, *compiler, settings).run();
+    return gpu_sweep::kSkipped;
+  });
 }
 
 }  // namespace
@@ -277,12 +272,5 @@ int main(int argc, char** argv) {
   app.add_option("--stand-ins", settings.folder, "folder of the stand-ins");
   app.add_flag("--emulate", settings.is_emulated, "in the emulator");
   CLI11_PARSE(app, argc, argv);
-  try {
-    const int failures = sweep(settings);
-    return failures < 0 ? 77 : failures == 0 ? 0 : 1;
-  } catch (const Error& error) {
-    fmt::print(stderr, "stand_in_sweep: {}\n", error.what());
-    for (const std::string& note : error.notes()) fmt::print(stderr, "  {}\n", note);
-    return 5;
-  }
+  return gpu_sweep::exit_code("stand_in_sweep", [&] { return sweep(settings); });
 }

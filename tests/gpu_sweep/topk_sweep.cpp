@@ -11,15 +11,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <cstdio>
-#include <filesystem>
 
-#include "base/file.h"
 #include "reference/topk.h"
-#include "tessera/cuda_device.h"
-#include "tessera/emulator/device.h"
 #include "tessera/jit.h"
+#include "tests/gpu_sweep/drawn_cases.h"
+#include "tests/gpu_sweep/exit_code.h"
 #include "tests/support/rows_sweep.h"
 
 namespace tessera {
@@ -27,13 +23,9 @@ namespace {
 
 using rows_sweep::Draw;
 
-struct Settings {
-  std::uint64_t seed = 0;
-  int cases = 40, shapes = 3;
+struct Settings : gpu_sweep::DrawnCases {
   std::int64_t columns = 200000, rows = 40;
-  double seconds = 1e9;
-  bool is_emulated = false;
-  std::string state, only;
+  std::string only;
 };
 
 Topk drawn_problem(Draw& draw, Arch arch) {
@@ -92,9 +84,9 @@ rows_sweep::Judged judged_topk(const Topk& problem, Device& device, const Launch
 
 /// Of one seed; the number of failures, or -1 for a case that is not asked for.
 int one_case(const Settings& settings, std::uint64_t seed, Device* gpu, Jit& jit, std::int64_t& rows) {
-  constexpr const char* kEmulated[] = {"sm_90a", "sm_100a", "sm_120a"};
+  const gpu_sweep::CaseDevice on(settings, seed, gpu);
   Draw draw(seed);
-  const Topk problem = drawn_problem(draw, Arch::parse(settings.is_emulated ? kEmulated[seed % 3] : "sm_90a"));
+  const Topk problem = drawn_problem(draw, on.arch());
   try {
     make_plan(problem);
   } catch (const Error& error) {
@@ -102,46 +94,25 @@ int one_case(const Settings& settings, std::uint64_t seed, Device* gpu, Jit& jit
     throw;
   }
   if (!settings.only.empty() && planned_kernel(problem).find(settings.only) == std::string::npos) return -1;
-  std::unique_ptr<Device> emulated;
-  if (settings.is_emulated)
-    emulated = std::make_unique<emulator::EmulatedDevice>(
-        emulator::DeviceOptions{.arch = problem.arch.to_string(), .detects_races = true});
-  Device& device = emulated ? *emulated : *gpu;
   const std::shared_ptr<Kernel> kernel = jit.kernel(problem);
   int failures = 0;
   for (int i = 0; i < settings.shapes; ++i) {
-    const rows_sweep::Judged judged = judged_topk(problem, device, kernel->launcher(device), draw, settings);
+    const rows_sweep::Judged judged = judged_topk(problem, on.device(), kernel->launcher(on.device()), draw, settings);
     rows += judged.rows;
-    if (judged.problems.empty()) continue;
-    ++failures;
-    fmt::print("FAIL --seed {} --cases 1: {}, {}\n  {}\n", seed, planned_kernel(problem), judged.sizes,
-               fmt::join(judged.problems, "\n  "));
-    std::fflush(stdout);
+    failures += gpu_sweep::is_right(judged, seed, planned_kernel(problem)) ? 0 : 1;
   }
   return failures;
 }
 
 int sweep(Settings settings, Device* gpu) {
-  if (!settings.state.empty() && std::filesystem::exists(settings.state))
-    settings.seed = std::stoull(read_text(settings.state));
   if (settings.is_emulated) settings.columns = 3000, settings.rows = 5;
   Jit jit(JitOptions::from_environment());
-  const auto begin = std::chrono::steady_clock::now();
   std::int64_t rows = 0;
-  int failures = 0, cases = 0;
-  std::uint64_t seed = settings.seed;
-  for (; cases < settings.cases; ++seed) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > settings.seconds) break;
-    const int found = one_case(settings, seed, gpu, jit, rows);
-    if (found < 0) continue;
-    ++cases;
-    failures += found;
-    if (!settings.state.empty()) write_file(settings.state, fmt::format("{}\n", seed + 1));
-    if (failures > 20) throw Error(ErrorKind::device, "more than 20 failures: stopping");
-  }
-  fmt::print("{} cases, {} rows compared, {} failures, seeds {} to {}\n", cases, rows, failures, settings.seed,
-             seed - 1);
-  return failures;
+  const gpu_sweep::Walked walked =
+      walk(settings, [&](std::uint64_t seed) { return one_case(settings, seed, gpu, jit, rows); });
+  fmt::print("{} cases, {} rows compared, {} failures, seeds {} to {}\n", walked.cases, rows, walked.failures,
+             walked.first, walked.last);
+  return walked.failures;
 }
 
 }  // namespace
@@ -151,27 +122,13 @@ int main(int argc, char** argv) {
   using namespace tessera;
   Settings settings;
   CLI::App app{"Random choices of rows' k largest on the GPU against sorting"};
-  app.add_option("--cases", settings.cases, "drawn kernels");
-  app.add_option("--shapes", settings.shapes, "launches of each with drawn sizes");
-  CLI::Option* const seed = app.add_option("--seed", settings.seed, "of the first case");
-  app.add_option("--state", settings.state, "file with the first seed, written with the next one")->excludes(seed);
-  app.add_option("--seconds", settings.seconds, "no case is begun after that");
+  gpu_sweep::add_options(app, settings);
   app.add_option("--columns", settings.columns, "most columns");
   app.add_option("--rows", settings.rows, "most rows");
   app.add_option("--only", settings.only, "cases whose kernel's name has this");
-  app.add_flag("--emulate", settings.is_emulated, "in the emulator");
   CLI11_PARSE(app, argc, argv);
-  try {
-    if (settings.is_emulated) return sweep(settings, nullptr) == 0 ? 0 : 1;
-    if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
-      fmt::print("skipped: {}\n", reason);
-      return 77;
-    }
-    const auto device = make_cuda_device();
-    return sweep(settings, device.get()) == 0 ? 0 : 1;
-  } catch (const Error& error) {
-    fmt::print(stderr, "topk_sweep: {}\n", error.what());
-    for (const std::string& note : error.notes()) fmt::print(stderr, "  {}\n", note);
-    return 5;
-  }
+  return gpu_sweep::exit_code("topk_sweep", [&] {
+    return settings.is_emulated ? sweep(settings, nullptr)
+                                : gpu_sweep::on_gpu([&](Device& gpu) { return sweep(settings, &gpu); });
+  });
 }
