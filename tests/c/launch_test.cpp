@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <limits>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include <thread>
 
 #include "tests/c/handles.h"
+#include "tests/support/bf16.h"
 #include "tests/support/has_text.h"
 
 using namespace tessera::testing;
@@ -18,18 +18,6 @@ using namespace tessera::testing;
 namespace {
 
 constexpr std::int64_t kHeadDim = 64, kHeads = 2, kQueries = 9, kKeys = 77;
-
-std::uint16_t to_bf16(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-double from_bf16(std::uint16_t value) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
-  float result = 0;
-  std::memcpy(&result, &bits, sizeof result);
-  return static_cast<double>(result);
-}
 
 /// [tokens, kHeads, kHeadDim] on the host.
 std::vector<std::uint16_t> random_tokens(std::int64_t tokens, unsigned seed) {

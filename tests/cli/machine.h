@@ -1,13 +1,18 @@
 // A terminal whose kernels are really compiled, for commands that run them in the emulator.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/file.h"
 #include "runtime/nvrtc.h"
 #include "tessera/error.h"
 #include "tests/cli/command.h"
+#include "tests/support/planted_text.h"
 
 namespace tessera::cli {
 
@@ -54,5 +59,17 @@ struct Machine {
     terminal.host.prepare_jit = [this](Jit& jit) { jit.set_compiler(compiler); };
   }
 };
+
+/// --templates and a new folder, in which one place of a file below templates/ is written otherwise.
+inline std::vector<std::string> templates_with_fault(const Machine& machine, const std::string& file,
+                                                     std::string_view from, std::string_view to) {
+  static int count = 0;
+  const auto folder = machine.terminal.folder.path / ("templates" + std::to_string(++count));
+  std::filesystem::create_directories((folder / file).parent_path());
+  std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
+  testing::plant(text, from, to);
+  write_file(folder / file, text);
+  return {"--templates", folder.string()};
+}
 
 }  // namespace tessera::cli

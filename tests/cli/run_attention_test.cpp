@@ -17,26 +17,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// A folder of templates of which one differs from the embedded one.
-class Fault {
- public:
-  Fault(const Machine& machine, const std::string& file, const std::string& from, const std::string& to,
-        const std::string& part = "fmha_tcgen05") {
-    folder_ = machine.terminal.folder.path / ("templates" + std::to_string(++count_));
-    std::filesystem::create_directories(folder_ / part);
-    std::string text = read_text(TESSERA_SOURCE_DIR "/templates/" + part + "/" + file);
-    const std::size_t at = text.find(from);
-    REQUIRE_MESSAGE(at != std::string::npos, from);
-    text.replace(at, from.size(), to);
-    write_file(folder_ / part / file, text);
-  }
-  std::vector<std::string> flags() const { return {"--templates", folder_.string()}; }
-
- private:
-  static inline int count_ = 0;
-  std::filesystem::path folder_;
-};
-
 Outcome run(Machine& machine, std::vector<std::string> flags, const std::vector<std::string>& more = {}) {
   std::vector<std::string> words{"run", "fmha", "--device", "emulator", "--head-dim", "64"};
   words.insert(words.end(), flags.begin(), flags.end());
@@ -50,17 +30,17 @@ Outcome run(Machine& machine, std::vector<std::string> flags, const std::vector<
 TEST_CASE("run: scores that rise from block to block show a fault of the rescaling, ordinary ones do not") {
   Machine machine;
   if (!machine.compiler) return;
-  const Fault fault(machine, "softmax.cuh", "    sum *= factor;\n", "");
+  const auto fault = templates_with_fault(machine, "fmha_tcgen05/softmax.cuh", "    sum *= factor;\n", "");
   const std::vector<std::string> sizes{"--seqlen-q", "100", "--seqlen-k", "600", "--heads-q", "1"};
   CHECK(run(machine, sizes, {"--inputs", "rising", "--schedule", "all"}).code == 0);
-  std::vector<std::string> faulty = fault.flags();
+  std::vector<std::string> faulty = fault;
   faulty.insert(faulty.end(), sizes.begin(), sizes.end());
   CHECK(run(machine, faulty, {"--inputs", "normal"}).code == 0);
   CHECK(run(machine, faulty).code == 1);
   CHECK(run(machine, faulty, {"--inputs", "rising"}).code == 1);
   const std::vector<std::string> pools{"--kv-pools", "sparse_window", "--heads-q", "16", "--inputs", "rising"};
   CHECK(run(machine, pools).code == 0);
-  CHECK(run(machine, fault.flags(), pools).code == 1);
+  CHECK(run(machine, fault, pools).code == 1);
   CHECK(machine.terminal.run({"run", "gemm", "--inputs", "rising"}).err == "tessera: --inputs rising: is for fmha\n");
 }
 
@@ -69,13 +49,14 @@ TEST_CASE("run: behind valid lengths lie NaNs, so that a kernel which reads them
   if (!machine.compiler) return;
   const std::vector<std::string> used{"--seqused", "qk", "--batch", "3", "--seqlen-q", "90", "--seqlen-k", "300"};
   CHECK(run(machine, used).code == 0);
-  const Fault fault(machine, "key_blocks.cuh", "origin(!ends_with_last_key(C.facts) ? 0", "origin(true ? 0");
-  CHECK(run(machine, fault.flags(), used).code == 1);
+  const auto fault = templates_with_fault(machine, "fmha_tcgen05/key_blocks.cuh",
+                                          "origin(!ends_with_last_key(C.facts) ? 0", "origin(true ? 0");
+  CHECK(run(machine, fault, used).code == 1);
   const std::vector<std::string> pools{"--kv-pools", "sparse_window", "--heads-q", "16", "--batch", "3"};
   CHECK(run(machine, pools).code == 0);
-  const Fault of_pools(machine, "pools.cuh", "-length : end - (end + C.tile_n - 1) / C.tile_n * C.tile_n)",
-                       "-length : 0)");
-  CHECK(run(machine, of_pools.flags(), pools).code == 1);
+  const auto of_pools = templates_with_fault(
+      machine, "fmha_tcgen05/pools.cuh", "-length : end - (end + C.tile_n - 1) / C.tile_n * C.tile_n)", "-length : 0)");
+  CHECK(run(machine, of_pools, pools).code == 1);
 }
 
 TEST_CASE("run: on sm_90a keys that a query does not list, or that lie behind its window, are wrong") {
@@ -88,15 +69,16 @@ TEST_CASE("run: on sm_90a keys that a query does not list, or that lie behind it
     return run(machine, flags).code;
   };
   CHECK(code_of({}) == 0);
-  const Fault missing(machine, "pools.cuh", "(bits >> key & 1) != 0", "true", "fmha");
-  CHECK(code_of(missing.flags()) == 1);
-  const Fault of_last_word(machine, "pools.cuh", "is_missing = is_missing || words[i]", "is_missing = words[i]",
-                           "fmha");
-  CHECK(code_of(of_last_word.flags()) == 1);
-  const Fault window(machine, "pools.cuh", "C.facts.mask == Mask::causal ?", "false ?", "attention");
-  CHECK(code_of(window.flags()) == 1);
-  const Fault row_beyond(machine, "pools.cuh", "row < static_cast<unsigned>(p.seqlen_k) ?", "true ?", "attention");
-  CHECK(code_of(row_beyond.flags()) == 1);
+  const auto missing = templates_with_fault(machine, "fmha/pools.cuh", "(bits >> key & 1) != 0", "true");
+  CHECK(code_of(missing) == 1);
+  const auto of_last_word =
+      templates_with_fault(machine, "fmha/pools.cuh", "is_missing = is_missing || words[i]", "is_missing = words[i]");
+  CHECK(code_of(of_last_word) == 1);
+  const auto window = templates_with_fault(machine, "attention/pools.cuh", "C.facts.mask == Mask::causal ?", "false ?");
+  CHECK(code_of(window) == 1);
+  const auto row_beyond =
+      templates_with_fault(machine, "attention/pools.cuh", "row < static_cast<unsigned>(p.seqlen_k) ?", "true ?");
+  CHECK(code_of(row_beyond) == 1);
 }
 
 TEST_CASE("run: a sink that is forgotten, another head's, or in lse, is wrong") {
@@ -107,15 +89,16 @@ TEST_CASE("run: a sink that is forgotten, another head's, or in lse, is wrong") 
   split.insert(split.end(), {"--split-kv", "on", "--num-splits", "3"});
   CHECK(run(machine, whole).code == 0);
   CHECK(run(machine, split).code == 0);
-  const auto fails = [&](const Fault& fault, const std::vector<std::string>& flags) {
-    if (testing::takes_next_case(6)) CHECK(run(machine, fault.flags(), flags).code == 1);
+  const auto fails = [&](const std::string& file, std::string_view from, std::string_view to,
+                         const std::vector<std::string>& flags) {
+    if (testing::takes_next_case(6))
+      CHECK(run(machine, templates_with_fault(machine, file, from, to), flags).code == 1);
   };
-  const Fault forgotten(machine, "sink.cuh", "return ptx::ex2(", "return 0 * ptx::ex2(", "attention");
-  fails(forgotten, whole);
-  fails(forgotten, split);
-  fails(Fault(machine, "merge.cuh", "ptx::lg2(sum)", "ptx::lg2(whole)", "attention"), split);
-  fails(Fault(machine, "merge.cuh", "static_cast<int>(head)}", "0}", "attention"), split);
-  fails(Fault(machine, "softmax.cuh", "ptx::lg2(sum)", "ptx::lg2(whole)"), whole);
+  fails("attention/sink.cuh", "return ptx::ex2(", "return 0 * ptx::ex2(", whole);
+  fails("attention/sink.cuh", "return ptx::ex2(", "return 0 * ptx::ex2(", split);
+  fails("attention/merge.cuh", "ptx::lg2(sum)", "ptx::lg2(whole)", split);
+  fails("attention/merge.cuh", "static_cast<int>(head)}", "0}", split);
+  fails("fmha_tcgen05/softmax.cuh", "ptx::lg2(sum)", "ptx::lg2(whole)", whole);
 }
 
 TEST_CASE("run: sinks of any size from a file") {
@@ -147,15 +130,15 @@ TEST_CASE("run: a part of split keys that nobody wrote is no zero, and all steps
   const std::vector<std::string> split{"--split-kv", "on",         "--num-splits", "4",      "--seqlen-q",
                                        "5",          "--seqlen-k", "700",          "--mask", "causal"};
   machine.terminal.refuses_hazards = false;
-  const Fault fault(machine, "softmax.cuh", "      sums[0] = reference;\n",
-                    "      if (tile.split == 3) return;\n      sums[0] = reference;\n");
-  const Outcome unwritten = run(machine, fault.flags(), split);
+  const auto fault = templates_with_fault(machine, "fmha_tcgen05/softmax.cuh", "      sums[0] = reference;\n",
+                                          "      if (tile.split == 3) return;\n      sums[0] = reference;\n");
+  const Outcome unwritten = run(machine, fault, split);
   CHECK(unwritten.code == 1);
   CHECK(unwritten.out.find("hazard: global-uninitialised in ") != std::string::npos);
   // One that sees no key, of many: zeros for its sums would do no harm.
-  const Fault of_empty(machine, "softmax.cuh", "      sums[0] = reference;\n",
-                       "      if (sum == 0.0f) return;\n      sums[0] = reference;\n");
-  CHECK(run(machine, of_empty.flags(), {"--split-kv", "on", "--num-splits", "9", "--seqlen-k", "300"}).code == 1);
+  const auto of_empty = templates_with_fault(machine, "fmha_tcgen05/softmax.cuh", "      sums[0] = reference;\n",
+                                             "      if (sum == 0.0f) return;\n      sums[0] = reference;\n");
+  CHECK(run(machine, of_empty, {"--split-kv", "on", "--num-splits", "9", "--seqlen-k", "300"}).code == 1);
 
   machine.terminal.refuses_hazards = true;
   const Outcome outcome = run(machine, split, {"--stats", "--json"});

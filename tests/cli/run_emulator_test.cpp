@@ -193,16 +193,12 @@ TEST_CASE("run: the likely cause of a planted fault is named") {
   Machine machine;
   if (!machine.compiler) return;
   // The scale id of the instruction descriptor stays that of the first block.
-  const std::string file = "spec/gemm_tcgen05.h", right = "chunk % 2 * 2 : chunk;";
-  std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
-  const std::size_t at = text.find(right);
-  REQUIRE(at != std::string::npos);
-  text.replace(at, right.size(), "chunk % 2 * 2 : 0;");
-  std::filesystem::create_directories(machine.terminal.folder.path / "templates" / "spec");
-  machine.terminal.write("templates/" + file, text);
-  const Outcome outcome = machine.terminal.run({"run", "gemm", "--arch", "sm_100a", "--dtype", "mxfp8_e4m3", "--m",
-                                                "70", "--n", "64", "--k", "256", "--device", "emulator", "--templates",
-                                                (machine.terminal.folder.path / "templates").string()});
+  std::vector<std::string> words{"run", "gemm", "--arch", "sm_100a", "--dtype", "mxfp8_e4m3", "--m",
+                                 "70",  "--n",  "64",     "--k",     "256",     "--device",   "emulator"};
+  const auto fault =
+      templates_with_fault(machine, "spec/gemm_tcgen05.h", "chunk % 2 * 2 : chunk;", "chunk % 2 * 2 : 0;");
+  words.insert(words.end(), fault.begin(), fault.end());
+  const Outcome outcome = machine.terminal.run(words);
   CHECK(outcome.code == 1);
   CAPTURE(outcome.out);
   CHECK(outcome.out.find(

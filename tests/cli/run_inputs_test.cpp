@@ -14,24 +14,16 @@ using testing::Words;
 
 namespace {
 
-/// A folder of templates of which one has the fault.
-std::string plant(const Machine& machine, const InputFault& fault) {
-  const std::filesystem::path folder = machine.terminal.folder.path / "templates";
-  std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / fault.file);
-  const std::size_t at = text.find(fault.from);
-  REQUIRE_MESSAGE(at != std::string::npos, fault.from);
-  text.replace(at, std::string(fault.from).size(), fault.to);
-  std::filesystem::create_directories((folder / fault.file).parent_path());
-  write_file(folder / fault.file, text);
-  return folder.string();
+Words templates_with(const Machine& machine, const InputFault& fault) {
+  return templates_with_fault(machine, fault.file, fault.from, fault.to);
 }
 
-Outcome run(Machine& machine, const InputFault& fault, const Words& flags, const std::string& templates) {
+Outcome run(Machine& machine, const InputFault& fault, const Words& flags, const Words& templates) {
   Words words{"run"};
   words.insert(words.end(), fault.common.begin(), fault.common.end());
   words.insert(words.end(), flags.begin(), flags.end());
   words.insert(words.end(), {"--device", "emulator"});
-  if (!templates.empty()) words.insert(words.end(), {"--templates", templates});
+  words.insert(words.end(), templates.begin(), templates.end());
   return machine.terminal.run(words);
 }
 
@@ -40,9 +32,9 @@ void check_fault(const InputFault& fault) {
   if (!machine.compiler) return;
   CAPTURE(fault.fault);
   machine.terminal.refuses_hazards = false;
-  const Outcome right = run(machine, fault, fault.seen, "");
+  const Outcome right = run(machine, fault, fault.seen, {});
   CHECK_MESSAGE(right.code == 0, right.out, right.err);
-  const std::string templates = plant(machine, fault);
+  const Words templates = templates_with(machine, fault);
   for (const Words& flags : fault.unseen) {
     const Outcome unseen = run(machine, fault, flags, templates);
     CHECK_MESSAGE(unseen.code == 0, testing::text_of(flags), unseen.out, unseen.err);
@@ -81,12 +73,12 @@ TEST_CASE("run: padding of scales that is NaN everywhere hides a fault") {
   const std::string file = (machine.terminal.folder.path / "sfa.npy").string();
   write_npy(file, {"|u1", {1, 5, 4, 32, 4, 4}, codes});
   const Words flags{"--input", "sfa=" + file};
-  CHECK(run(machine, *fault, flags, plant(machine, *fault)).code == 0);
+  CHECK(run(machine, *fault, flags, templates_with(machine, *fault)).code == 0);
   // A number in the padding behind the first group's last row.
   for (std::size_t block = 0; block < 16; ++block) codes[(4 + block / 4) * 512 + 22 * 16 + block % 4] = std::byte{0x38};
   write_npy(file, {"|u1", {1, 5, 4, 32, 4, 4}, codes});
-  CHECK(run(machine, *fault, flags, "").code == 0);
-  CHECK(run(machine, *fault, flags, plant(machine, *fault)).code == 1);
+  CHECK(run(machine, *fault, flags, {}).code == 0);
+  CHECK(run(machine, *fault, flags, templates_with(machine, *fault)).code == 1);
 }
 
 TEST_CASE("run: of tensors with more than 2^31 elements tiles are compared, where they can be looked at alone") {

@@ -21,21 +21,8 @@ const std::vector<std::string> kPagedFlags{"--kv-layout", "paged",      "--page-
 const std::vector<std::string> kRaggedFlags{"--kv-layout", "ragged", "--batch",    "3",
                                             "--seqlen-q",  "5",      "--seqlen-k", "300"};
 
-/// --templates of a folder in which one line of a file is another.
-std::vector<std::string> fault_of(const Machine& machine, const std::string& file, const std::string& from,
-                                  const std::string& to) {
-  static int count = 0;
-  const auto folder = machine.terminal.folder.path / ("keys" + std::to_string(++count));
-  std::filesystem::create_directories((folder / file).parent_path());
-  std::string text = read_text(TESSERA_SOURCE_DIR "/templates/" + file);
-  const std::size_t at = text.find(from);
-  REQUIRE_MESSAGE(at != std::string::npos, from);
-  text.replace(at, from.size(), to);
-  write_file(folder / file, text);
-  return {"--templates", folder.string()};
-}
 std::vector<std::string> fault_of_loads(const Machine& machine, const std::string& from, const std::string& to) {
-  return fault_of(machine, "attention/placed_keys.cuh", from, to);
+  return templates_with_fault(machine, "attention/placed_keys.cuh", from, to);
 }
 
 /// Six runs take six times as long.
@@ -98,11 +85,13 @@ TEST_CASE("run: keys in e4m3, and faults of descales and of what is widened") {
   CHECK(run_keys(machine, kPagedFlags, {"--kv-dtype", "e4m3"}).code == 0);
   machine.terminal.refuses_hazards = false;
   const auto fails = [&](const std::string& from, const std::string& to) {
-    if (plants_next()) CHECK(run_keys(machine, dense, fault_of(machine, "fmha/widened.cuh", from, to)).code == 1);
+    if (plants_next())
+      CHECK(run_keys(machine, dense, templates_with_fault(machine, "fmha/widened.cuh", from, to)).code == 1);
   };
   fails("head * stride_head", "0 * stride_head");
   fails("min(at.batch, p.batch - 1) * stride_batch", "0");
-  const auto unfenced = fault_of(machine, "fmha/widened.cuh", "      ptx::fence_proxy_async_shared();\n", "");
+  const auto unfenced =
+      templates_with_fault(machine, "fmha/widened.cuh", "      ptx::fence_proxy_async_shared();\n", "");
   std::vector<std::string> with_races = dense;
   with_races.emplace_back("--races");
   const Outcome hazards = run_keys(machine, with_races, unfenced);
@@ -121,7 +110,7 @@ TEST_CASE("run: e4m3 in all, and faults of the transposition, of references and 
   machine.terminal.refuses_hazards = false;
   const auto fails = [&](const std::string& file, const std::string& from, const std::string& to) {
     CAPTURE(from);
-    if (plants_next()) CHECK(run_keys(machine, flags, fault_of(machine, file, from, to)).code == 1);
+    if (plants_next()) CHECK(run_keys(machine, flags, templates_with_fault(machine, file, from, to)).code == 1);
   };
   fails("fmha/transpose.cuh", "0x7531", "0x5731");
   fails("fmha/softmax_8_bit.cuh", "ptx::ex2(-raise[r])", "1.0f");
@@ -131,7 +120,7 @@ TEST_CASE("run: e4m3 in all, and faults of the transposition, of references and 
   fails("fmha/consumer.cuh", "p.q_descale_stride_batch, p.q_descale_stride_head", "0, p.q_descale_stride_head");
   const auto has = [&](const char* hazard, const std::string& from) {
     if (!plants_next()) return;
-    std::vector<std::string> more = fault_of(machine, "fmha/transpose.cuh", from, "");
+    std::vector<std::string> more = templates_with_fault(machine, "fmha/transpose.cuh", from, "");
     more.insert(more.end(), {"--races", "--schedule", "all"});
     CHECK(run_keys(machine, flags, more).out.find(hazard) != std::string::npos);
   };
@@ -158,7 +147,7 @@ TEST_CASE("run: faults of a step's whole tiles and of its ranges of dealt keys")
   machine.terminal.refuses_hazards = false;
   const auto fails = [&](int num_sms, const std::string& file, const std::string& from, const std::string& to) {
     CAPTURE(from);
-    if (plants_next()) CHECK(code(num_sms, fault_of(machine, file, from, to)) == 1);
+    if (plants_next()) CHECK(code(num_sms, templates_with_fault(machine, file, from, to)) == 1);
   };
   fails(2, "fmha/step_work.cuh", "const int m = tiles - 1 -", "const int m = tiles - 2 -");
   fails(3, "fmha/step_work.cuh", "(number++ < level.rest ? 1 : 0)", "0");   // blocks that nobody takes
@@ -168,12 +157,13 @@ TEST_CASE("run: faults of a step's whole tiles and of its ranges of dealt keys")
   fails(2, "fmha/dealer.cuh", " || !in_row.has(place.sequence)", "");  // dealt too
   // The last tile is nobody's.
   if (plants_next()) {
-    const auto a_tile_less =
-        fault_of(machine, "fmha/step_work.cuh", "number < work.whole_tiles && (", "number + 1 < work.whole_tiles && (");
+    const auto a_tile_less = templates_with_fault(machine, "fmha/step_work.cuh", "number < work.whole_tiles && (",
+                                                  "number + 1 < work.whole_tiles && (");
     CHECK(code(2, a_tile_less) != 0);
   }
   // Another order is as right as this one.
-  const auto other_order = fault_of(machine, "fmha/step_work.cuh", "round % 2 == 0 ? cta", "round % 2 == 1 ? cta");
+  const auto other_order =
+      templates_with_fault(machine, "fmha/step_work.cuh", "round % 2 == 0 ? cta", "round % 2 == 1 ? cta");
   CHECK(code(2, other_order) == 0);
 }
 

@@ -11,6 +11,7 @@
 #include "tessera/emulator/device.h"
 #include "tests/emulated/compiler.h"
 #include "tests/support/block_scale_cases.h"
+#include "tests/support/planted_text.h"
 #include "tests/support/sample.h"
 
 namespace tessera::topk_test {
@@ -176,13 +177,8 @@ TEST_CASE("topk: planted slips are seen, and named") {
     ++seed;
     CAPTURE(std::string(fault.from));
     std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / fault.file);
-    const auto plant = [&](std::string_view from, std::string_view to) {
-      const std::size_t at = text.find(from);
-      REQUIRE(at != std::string::npos);
-      text.replace(at, from.size(), to);
-    };
-    plant(fault.from, fault.to);
-    if (fault.from2 != nullptr) plant(fault.from2, fault.to2);
+    testing::plant(text, fault.from, fault.to);
+    if (fault.from2 != nullptr) testing::plant(text, fault.from2, fault.to2);
     if (!sample.takes()) continue;
     const Topk problem{.k = 48, .range = RowRange::lengths, .index_form = IndexForm::pages, .threads = 512, .ctas = 2};
     const Plan plan = make_plan(problem);

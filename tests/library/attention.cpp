@@ -6,16 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
-#include <random>
 #include <string>
 
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tessera/jit.h"
+#include "tests/support/bf16.h"
 #include "tests/support/ptx_compiler.h"
 #include "tests/support/temporary_folder.h"
 
@@ -24,30 +23,8 @@ namespace {
 
 constexpr std::int64_t kHeadDim = 64;
 
-std::uint16_t to_bf16(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-double from_bf16(std::uint16_t value) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
-  float result = 0;
-  std::memcpy(&result, &bits, sizeof result);
-  return static_cast<double>(result);
-}
-
-/// A matrix of bf16 and what it holds.
-struct Matrix {
-  std::vector<std::uint16_t> bits;
-  Matrix(std::int64_t rows, std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal;
-    for (std::int64_t i = 0; i < rows * kHeadDim; ++i) bits.push_back(to_bf16(normal(random)));
-  }
-  double at(std::int64_t row, std::int64_t column) const {
-    return from_bf16(bits[static_cast<std::size_t>(row * kHeadDim + column)]);
-  }
-};
+using testing::Bf16Matrix;
+using testing::from_bf16;
 
 /// A Jit with an empty cache, and a device of the target; is_usable false without NVRTC.
 class Machine {
@@ -61,7 +38,7 @@ class Machine {
     device.copy_to_device(pointer, values.data(), bytes);
     return pointer;
   }
-  DevicePointer upload(const Matrix& rows) { return upload(rows.bits); }
+  DevicePointer upload(const Bf16Matrix& rows) { return upload(rows.bits); }
   DevicePointer poisoned(std::int64_t bytes) {
     const DevicePointer pointer = device.allocate(static_cast<std::size_t>(bytes));
     device.poison(pointer, 0xFF, static_cast<std::size_t>(bytes));
@@ -79,9 +56,9 @@ class Machine {
 
 /// What o must hold: the formula over the keys that each row of q sees. `extra`: added to each sum.
 struct Expected {
-  const Matrix& q;
-  const Matrix& k;
-  const Matrix& v;
+  const Bf16Matrix& q;
+  const Bf16Matrix& k;
+  const Bf16Matrix& v;
   std::function<std::vector<std::int64_t>(std::int64_t row)> keys_of;
   double extra = 0;
 };
@@ -131,7 +108,7 @@ bool is_skipped(const Machine& machine) {
 
 /// One head: q [5, 64], k and v [21, 64].
 struct OneHead {
-  Matrix q{5, 1}, k{21, 2}, v{21, 3};
+  Bf16Matrix q{5, kHeadDim, 1}, k{21, kHeadDim, 2}, v{21, kHeadDim, 3};
   FmhaArguments arguments(Machine& machine) const {
     return {.q = machine.upload(q),
             .k = machine.upload(k),
@@ -233,8 +210,8 @@ void check_pools(const char* arch) {
   Machine machine(arch);
   if (is_skipped(machine)) return;
   // Two queries of four heads; rows 0 to 29 of the pool, then the window's 12 keys.
-  const Matrix q(8, 1), k(42, 2), v(42, 3);
-  const auto part = [&](const Matrix& rows, std::size_t first, std::size_t end) {
+  const Bf16Matrix q(8, kHeadDim, 1), k(42, kHeadDim, 2), v(42, kHeadDim, 3);
+  const auto part = [&](const Bf16Matrix& rows, std::size_t first, std::size_t end) {
     return machine.upload(std::vector<std::uint16_t>(rows.bits.begin() + static_cast<std::ptrdiff_t>(first * kHeadDim),
                                                      rows.bits.begin() + static_cast<std::ptrdiff_t>(end * kHeadDim)));
   };

@@ -5,10 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
-#include <random>
 
 #include "tessera/emulator/device.h"
+#include "tests/support/bf16.h"
 #include "tests/support/ptx_compiler.h"
 #include "tests/support/temporary_folder.h"
 
@@ -20,30 +19,8 @@ constexpr std::int64_t kHeadDim = 64, kHeads = 2, kPrefix = 37, kSequences = 4;
 constexpr std::int64_t kQueries[kSequences] = {4, 1, 6, 0}, kKeys[kSequences] = {9, 0, 21, 5};
 constexpr std::int64_t kTokens = 11, kOwnKeys = 35;
 
-std::uint16_t to_bf16(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-double from_bf16(std::uint16_t value) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
-  float result = 0;
-  std::memcpy(&result, &bits, sizeof result);
-  return static_cast<double>(result);
-}
-
-/// Rows of kHeadDim numbers.
-struct Rows {
-  std::vector<std::uint16_t> bits;
-  Rows(std::int64_t rows, std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal;
-    for (std::int64_t i = 0; i < rows * kHeadDim; ++i) bits.push_back(to_bf16(normal(random)));
-  }
-  double at(std::int64_t row, std::int64_t column) const {
-    return from_bf16(bits[static_cast<std::size_t>(row * kHeadDim + column)]);
-  }
-};
+using testing::Bf16Matrix;
+using testing::from_bf16;
 
 struct Machine {
   testing::TemporaryFolder folder{};
@@ -65,8 +42,9 @@ struct Machine {
 
 /// One key head: q [tokens, heads, 64]; keys of the prefix, and of all sequences one behind the other.
 struct Inputs {
-  Rows q{kTokens * kHeads, 1};
-  Rows prefix_k{kPrefix, 2}, prefix_v{kPrefix, 3}, own_k{kOwnKeys, 4}, own_v{kOwnKeys, 5};
+  Bf16Matrix q{kTokens * kHeads, kHeadDim, 1};
+  Bf16Matrix prefix_k{kPrefix, kHeadDim, 2}, prefix_v{kPrefix, kHeadDim, 3}, own_k{kOwnKeys, kHeadDim, 4},
+      own_v{kOwnKeys, kHeadDim, 5};
   std::vector<float> sink{0.7F, -1.2F};
 };
 
@@ -85,7 +63,7 @@ Expected expected_of(const Inputs& in) {
       for (std::int64_t head = 0; head < kHeads; ++head) {
         double sum = 0;
         double* const o = result.o.data() + (token * kHeads + head) * kHeadDim;
-        const auto add = [&](const Rows& k, const Rows& v, std::int64_t key) {
+        const auto add = [&](const Bf16Matrix& k, const Bf16Matrix& v, std::int64_t key) {
           double score = 0;
           for (std::int64_t d = 0; d < kHeadDim; ++d) score += in.q.at(token * kHeads + head, d) * k.at(key, d);
           const double weight = std::exp(score / 8);

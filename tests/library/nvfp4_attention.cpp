@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "tessera/attention_quantize.h"
 #include "tessera/emulator/device.h"
+#include "tests/support/bf16.h"
 #include "tests/support/ptx_compiler.h"
 #include "tests/support/temporary_folder.h"
 
@@ -16,12 +16,7 @@ namespace {
 
 constexpr std::int64_t kHeadDim = 64, kHeads = 2, kQueries = 9, kKeys = 200;
 
-float from_bf16(std::uint16_t value) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
-  float result = 0;
-  std::memcpy(&result, &bits, sizeof result);
-  return result;
-}
+using testing::from_bf16;
 
 /// Rows of kHeadDim numbers in bf16, with a column that all have in common.
 std::vector<std::uint16_t> rows_of(std::int64_t rows, float common, std::uint64_t seed) {
@@ -30,9 +25,7 @@ std::vector<std::uint16_t> rows_of(std::int64_t rows, float common, std::uint64_
   std::vector<std::uint16_t> made;
   for (std::int64_t i = 0; i < rows * kHeadDim; ++i) {
     const float value = normal(random) + (i % kHeadDim == 7 ? common : 0);
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof bits);
-    made.push_back(static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16));
+    made.push_back(testing::to_bf16(value));
   }
   return made;
 }
@@ -106,7 +99,7 @@ TEST_CASE("library: attention in NVFP4 is attention_quantize, and attention of w
     for (std::int64_t key = 0; key < kKeys; ++key) {
       double score = 0;
       for (std::int64_t c = 0; c < kHeadDim; ++c)
-        score += static_cast<double>(from_bf16(q[static_cast<std::size_t>(row * kHeadDim + c)])) *
+        score += from_bf16(q[static_cast<std::size_t>(row * kHeadDim + c)]) *
                  from_bf16(k[static_cast<std::size_t>(key * kHeadDim + c)]);
       const double weight = std::exp(score / 8 - 50);  // the common column alone makes 400 of the score
       sum += weight;
