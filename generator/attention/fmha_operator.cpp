@@ -115,7 +115,7 @@ bool spills(const Config& c) {
   if (fmha::copies_q(c) && spills_beside_copied_rows(c)) return true;
   if (is_8_bit(c.facts)) {
     if (fmha::is_dealt(c) && c.tile_m > 128) return true;
-    if (!fmha::fits_8_bit(c.facts, fmha::copies_q(c), c.tile_m, c.tile_n)) return true;
+    if (!fmha::fits_8_bit(c.facts, c, c.tile_m, c.tile_n)) return true;
     if (spills_beside_altered_scores(c)) return true;
   }
   // Where a part leaves from registers, beside the next tile's first scores.

@@ -47,12 +47,20 @@ template <Config C>
 __device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& lengths, int row) {
   return attention::visible_keys<C>(p, lengths, row / C.pack_gqa);
 }
+// The query of a row. Unsigned where what corrects a signed quotient takes registers that are not left: by experiment,
+// with 64 columns the assembler spills the other way round.
+template <Config C>
+__device__ __forceinline__ int query_of_row(int row) {
+  constexpr bool kIsTight = is_8_bit(C.facts) && C.facts.head_dim > 64;
+  return kIsTight ? quotient(row, C.pack_gqa) : row / C.pack_gqa;
+}
 // The end alone, which may be negative. Without windows and used lengths from parameters only: the assembler's code for
 // the usual kernels is a matter of such lines.
 template <Config C>
 __device__ __forceinline__ int visible_end(const Params& p, const Lengths& lengths, int row) {
   if constexpr (hides_first_keys(C.facts) || reads_lengths(C.facts)) return visible_keys<C>(p, lengths, row).end;
-  return C.facts.mask == Mask::causal ? min(p.seqlen_k, row / C.pack_gqa + 1 + p.seqlen_k - p.seqlen_q) : p.seqlen_k;
+  return C.facts.mask == Mask::causal ? min(p.seqlen_k, query_of_row<C>(row) + 1 + p.seqlen_k - p.seqlen_q)
+                                      : p.seqlen_k;
 }
 
 // Key blocks that rows before `end_row` see where all begin with key 0, at least one: see of_rows.

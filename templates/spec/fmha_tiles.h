@@ -138,21 +138,27 @@ inline constexpr Tile kTilesOf8Bit[] = {
     {128, 128, 192, 96, 2}, {128, 128, 192, 64, 2}, {128, 128, 128, 128, 2}, {128, 128, 128, 160, 2},
     {128, 128, 64, 128, 2}, {128, 128, 64, 64, 2},  {192, 128, 192, 96, 2},  {192, 128, 128, 128, 2},
     {192, 128, 64, 64, 2},  {192, 192, 128, 64, 2}, {192, 192, 64, 64, 2},   {256, 256, 128, 96, 2},
-    {256, 256, 128, 64, 1}, {256, 256, 64, 64, 2},
+    {256, 256, 128, 64, 2}, {256, 256, 64, 64, 2},
 };
 // Whether a tile of 8 bits compiles without a spill: three consumer warpgroups leave 160 registers to each of their
-// threads, and 32 to those that load and transpose, too few for pages, ragged sequences or copied queries.
-TESSERA_HD constexpr bool fits_8_bit(const AttentionFacts& f, bool copies_queries, int tile_m, int tile_n) {
-  if (f.head_dim == 256 && tile_m == 128 && tile_n >= 64)
+// threads, and 32 to those that load and transpose, too few for pages, ragged sequences or copied queries. Which keys a
+// row of packed heads sees takes registers too, and so does O of fp32.
+TESSERA_HD constexpr bool fits_8_bit(const AttentionFacts& f, const Config& packed, int tile_m, int tile_n) {
+  if (f.head_dim == 256 && tile_m == 128 && tile_n >= 64) {
+    const bool has_own_keys = f.mask == Mask::causal || f.window != Window::none;
+    if (tile_n > 64 && packed.pack_gqa > 1 && has_own_keys) return false;
     return f.output == Output::normalized && f.seqused == UsedLengths::none;
+  }
   if (tile_m <= 128) return true;
-  if (f.kv_layout != KvLayout::dense || is_ragged(f) || copies_queries) return false;
+  if (f.kv_layout != KvLayout::dense || is_ragged(f) || copies_q(packed)) return false;
+  const bool is_packed_causal = f.head_dim == 128 && packed.pack_gqa > 1 && f.mask == Mask::causal;
+  if (tile_n > 64 && f.output == Output::unnormalized && (f.head_dim == 192 || is_packed_causal)) return false;
   return tile_n <= 64 || (f.window == Window::none && f.seqused == UsedLengths::none);
 }
-TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, bool copies_queries) {
+TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, const Config& packed) {
   for (const Tile& tile : kTilesOf8Bit) {
     if (tile.head_dim != f.head_dim || tile.head_dim_v != f.head_dim_v) continue;
-    if (fits_8_bit(f, copies_queries, tile.tile_m, tile.tile_n)) return tile;
+    if (fits_8_bit(f, packed, tile.tile_m, tile.tile_n)) return tile;
   }
   return {f.head_dim, f.head_dim_v, 64, 64, 2};
 }
@@ -177,7 +183,7 @@ TESSERA_HD constexpr Tile standard_tile(const AttentionFacts& f, int pack_gqa, l
   if (has_pools(f)) return tile_of_pools(f, pack_gqa);
   Config packed;
   packed.pack_gqa = pack_gqa;
-  if (is_8_bit(f)) return tile_of_8_bit(f, copies_q(packed));
+  if (is_8_bit(f)) return tile_of_8_bit(f, packed);
   if (widens_keys(f)) return tile_of_widened(f, copies_q(packed));
   if (f.v_layout == Layout::k_major) return tile_of_k_major(f.head_dim, f.head_dim_v);
   return has_plain_loads(f) && !copies_q(packed) ? default_tile(f.head_dim, f.head_dim_v, f.mask, seqlen_k)

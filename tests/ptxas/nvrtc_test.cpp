@@ -83,6 +83,27 @@ TEST_CASE("nvrtc: attention by mma.sync with long heads and many facts compiles 
   check_all(*compiler, kernels, 1);
 }
 
+// Packed heads beside three warpgroups' accumulators, and beside O of 256 columns; O of fp32 in 192 rows.
+TEST_CASE("nvrtc: attention over e4m3 with packed heads, and with sums that are not divided, compiles without spill") {
+  const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
+  Fmha packed{.head_dim = 128, .mask = Mask::causal, .pack_gqa = 4};
+  packed.dtype = DType::e4m3;
+  Fmha narrow = packed;
+  narrow.head_dim = 64;
+  Fmha packed_raw = packed;
+  packed_raw.output = Output::unnormalized;
+  Fmha wide = packed;
+  wide.head_dim = 256;
+  wide.sink = Sink::per_head;
+  Fmha raw{.head_dim = 192, .head_dim_v = 128, .output = Output::unnormalized};
+  raw.dtype = DType::e4m3;
+  std::map<std::string, Problem> kernels;
+  for (const Fmha& problem : {packed, narrow, packed_raw, wide, raw})
+    kernels.try_emplace(planned_kernel(problem), problem);
+  CHECK(kernels.size() == 5);
+  check_all(*compiler, kernels, 1);
+}
+
 TEST_CASE("nvrtc: pages of eight keys leave an indexer's loading warp its registers") {
   const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
   std::map<std::string, Problem> kernels;

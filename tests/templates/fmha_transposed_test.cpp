@@ -16,7 +16,6 @@ void for_8_bit(const Visit& visit) {
   for (const Tile& tile : kTilesOf8Bit)
     for (const SplitKv split : {SplitKv::off, SplitKv::on, SplitKv::dealt})
       for (const int promote : {0, 2 * tile.tile_n}) {
-        if (promote > 0 && tile.head_dim == 256 && tile.tile_m == 128 && tile.stages > 1) continue;  // no room
         Config c;
         c.facts.head_dim = tile.head_dim;
         c.facts.head_dim_v = tile.head_dim_v;
