@@ -260,6 +260,7 @@ class RowChecker {
     facts.has_f16_sums = keeps_f16_sums(check_.tile_m, sizes_.v_columns());
     facts.v_unit = w.v_unit;
     facts.promote_every = check_.promote_every;
+    facts.lowered = check_.lowered;
     facts.has_long_sums = check_.has_long_sums;
     facts.has_random_signs = check_.judges_rel_error;
     return facts;

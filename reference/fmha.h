@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "reference/comparison.h"
@@ -26,6 +27,9 @@
 #include "tessera/spec/types.h"
 
 namespace tessera::reference {
+
+/// Powers of two between a row's maximum and its reference where P has 8 bits; `mma_kind` as a plan has it.
+inline int lowered_beside(std::string_view mma_kind) { return mma_kind.substr(0, 5) == "wgmma" ? 4 : 6; }
 
 struct FmhaInputs {
   TensorView q, k, v;
@@ -56,6 +60,7 @@ struct FmhaCheck {
   bool judges_rel_error = true;    ///< false for inputs that the user chose: their roundings need not be independent
   int tile_m = 128, tile_n = 128;  ///< of the kernel: edges to sample, steps of the bound
   int promote_every = 0;           ///< 8-bit q: keys after which sums become fp32; 0: never
+  int lowered = 6;                 ///< 8-bit q: powers of two from a maximum to its reference; see lowered_beside()
   bool has_long_sums = false;      ///< 8-bit q: tensor cores keep as many bits as of 16-bit products (tcgen05)
   std::int64_t max_multiply_adds = std::int64_t{1} << 31;  ///< more than that is sampled
   std::uint64_t seed = 1;

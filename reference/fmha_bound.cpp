@@ -15,7 +15,6 @@ constexpr double k8BitCut = 0x1p-13;
 constexpr double k8BitStep = 34 * k8BitCut;
 constexpr double kKeptSum = 0x1p-11;     // f16
 constexpr double kHalfOfKept = 0x1p-31;  // half a subnormal step of f16, of O / l times 2^6
-constexpr double kLowered = 0x1p-6;      // a maximum's reference, 8 bits
 constexpr double kEx2 = 2.1 * 0x1p-23;
 constexpr double kSecondOrder = 1.01;
 constexpr double kFlush = 0x1p-126;
@@ -67,7 +66,7 @@ FmhaRowBound::FmhaRowBound(const FmhaRowFacts& facts) {
   u_p_ = unit_roundoff(facts.dtype);
   half_p_ = half_subnormal(facts.dtype) + kFlush;
   if (!is_8_bit) return;
-  half_p_ *= kLowered;
+  half_p_ = std::ldexp(half_p_, -facts.lowered);
   if (facts.has_long_sums) {
     eps_a_ = (groups_of(facts.visible, 32) + 1) * kLongStepOf8Bit;
     return;

@@ -47,7 +47,8 @@
 // 8 bits in all (e4m3 q, k and v). Tensor cores add groups of 32 products and the accumulator: each of the 33 terms is
 // cut to 13 fraction bits relative to the largest, and the sum to 13. What differs:
 //  1. delta_s = |scale| ceil(d / 32) 34 * 2^-13 m, where m is the largest product or sum of whole groups.
-//  5. P is e4m3: u_P = 2^-4. References lie 2^6 below a maximum, or more, so that h = 2^-10 2^-6.
+//  5. P is e4m3: u_P = 2^-4. References lie 2^lowered below a maximum, or more, so that h = 2^-10 2^-lowered:
+//     lowered is 4 beside wgmma, 6 beside mma.sync and tcgen05.
 //  6. Of a chunk of n_c keys, whose sums are taken over (all keys where none are): eps_a = ceil(n_c / 32) 34 * 2^-13,
 //     since chunks' A add up to A; but no more than all of it. Each takeover rounds by 2 u, which steps count.
 //     Where f16 is kept, of O / l times 2^6 or more, it rounds by 2^-11 of A besides, and by half a subnormal step,
@@ -89,6 +90,7 @@ struct FmhaRowFacts {
   // 8 bits in all.
   double max_term = 0;             ///< unscaled: the largest product or partial sum of a score
   std::int64_t promote_every = 0;  ///< keys whose sums have 13 fraction bits; 0: all
+  int lowered = 6;                 ///< powers of two from a maximum to its reference
   bool has_f16_sums = false;       ///< of such keys, between takeovers
   double v_unit = 1;               ///< what elements of V are multiples of the e4m3 numbers of
   bool has_long_sums = false;      ///< tensor cores keep as many bits as of 16-bit products

@@ -390,9 +390,9 @@ struct RowConsumer : Consumer<C> {
     for (int g = 0; g < kGroups; ++g) {
       float factor[2];
       if constexpr (kIs8Bit) {
-        // P of 8 bits has more to say of numbers above 1: a row's largest counts as 2^kLowered.
-        max[g][0] -= kLowered;
-        max[g][1] -= kLowered;
+        // P of 8 bits has more to say of numbers above 1: a row's largest counts as 2^kLoweredOfWarps.
+        max[g][0] -= kLoweredOfWarps;
+        max[g][1] -= kLoweredOfWarps;
       }
       of_groups[g].move(max[g], factor);
       rescale(outputs[g], factor);

@@ -26,7 +26,7 @@ __device__ __forceinline__ bool Consumer<C>::find_exponents(Scores<C>& scores, b
     if (own_rows <= 8) top[1] = -1;
   }
   // One condition, without branches: both rows are searched at the same time.
-  const int has_large = max(top[0], top[1]) > __float_as_int(kSlack) ? 1 : 0;
+  const int has_large = max(top[0], top[1]) > __float_as_int(kSlackOfSteps) ? 1 : 0;
   const bool moves =
       __any_sync(0xffffffff, (static_cast<int>(is_first) | static_cast<int>(rows.has_blank()) | has_large) != 0);
   if (moves) {

@@ -15,8 +15,11 @@
 //
 // One warp loads Q and K (load_k), one V (load_v). O leaves from registers: there is no map of it.
 //
-// P is e4m3 too, of numbers up to 2^8 of 448: a row's reference begins 2^kLowered below its maximum, so that what lies
-// 2^(10 + kLowered) below that still counts. Sums of rows are those of P before it is rounded.
+// P is e4m3 too, of numbers up to 2^8.75 of 448: a row's reference begins 2^kLowered below its maximum, so that what
+// lies 2^(10 + kLowered) below that still counts. Sums of rows are those of P before it is rounded. Between kLowered
+// and 8.75 a maximum may rise before the reference moves and O is scaled anew, for which all rows of a warpgroup wait.
+// Of 16,384 scores drawn from a normal distribution with a deviation of 1 some row of 64 asked for it in 10 % of the
+// steps of 96 keys with 2 powers of two between (6 and 8), in 0.5 % with 3.75, in none of 5,070 with 4.75.
 //
 // Sums. Of an accumulator of 8-bit products the tensor cores keep 13 fraction bits, and of a product what these bits
 // reach: where many keys have the same weight each is cut by more the more came before it, and in the end it counts for
@@ -34,7 +37,8 @@
 namespace tessera::fmha {
 
 inline constexpr int kTransposingWarps = 2;
-inline constexpr int kLowered = 6;  // powers of two; the slack of a reference is 8
+inline constexpr int kLowered = 4;             // powers of two
+inline constexpr float kSlackOfSteps = 8.75f;  // of exponents, before a reference moves: 448 is more
 inline constexpr int kKeysOfPromotion = 1920;
 inline constexpr int kPromotedShift = 6;  // powers of two between a row's sum and its factor: fmha/promoted.cuh
 

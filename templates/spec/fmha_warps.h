@@ -20,12 +20,14 @@
 //
 // 8 bits in all: a thread's scores of 32 keys are the A operand of a product if its keys are counted in their order,
 // two of each eight, and V's words have just these keys: bytes of two words, picked, are the B operand of an even or an
-// odd column. Sums are fp32, nothing is promoted. Rows' references lie 2^6 to 2^8 below, as beside wgmma.
+// odd column. Sums are fp32, nothing is promoted. Rows' references lie 2^6 to 2^8 below.
 #pragma once
 
 #include "spec/fmha_config.h"
 
 namespace tessera::fmha {
+
+inline constexpr int kLoweredOfWarps = 6;  // powers of two, of references beside P of 8 bits
 
 // Keys of a block that one warp takes.
 TESSERA_HD constexpr int keys_of_warp(const Config& c) { return c.tile_n / kConsumerWarps; }

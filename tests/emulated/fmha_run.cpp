@@ -171,6 +171,7 @@ class Run {
     check.tile_m = plan_.number("tile_m");
     check.tile_n = plan_.number("tile_n");
     check.has_long_sums = has_family(plan_.arch, MmaFamily::tcgen05);
+    check.lowered = reference::lowered_beside(plan_.mma_kind);
     if (is_8_bit() && !check.has_long_sums) check.promote_every = plan_.number("promote_every");
     check.jobs = 1;
     reference::FmhaOutputs outputs{tensors_.at("o").view(), tensors_.at("lse").view(), {}, {}};

@@ -326,6 +326,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel) {
   check.tile_m = kernel.kernel().plan().number("tile_m");
   check.tile_n = kernel.kernel().plan().number("tile_n");
   if (is_8_bit) check.promote_every = kernel.kernel().plan().number("promote_every");
+  check.lowered = reference::lowered_beside(kernel.kernel().plan().mma_kind);
   check.max_multiply_adds = std::int64_t{1} << 27;
   check.seed = random_();
   reference::FmhaOutputs outputs{o.view(), statistics[0].view(), {}, {}};

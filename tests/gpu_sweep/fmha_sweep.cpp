@@ -555,6 +555,7 @@ void Sweep::one(const Fmha& problem, const FmhaKernel& kernel, const Pools& pool
   check.tile_m = kernel.kernel().plan().number("tile_m");
   check.tile_n = kernel.kernel().plan().number("tile_n");
   if (is_8_bit) check.promote_every = kernel.kernel().plan().number("promote_every");
+  check.lowered = reference::lowered_beside(kernel.kernel().plan().mma_kind);
   const auto statistic = [&](int i) {
     TensorView view{
         bytes[0][i].data(), DType::f32, {s.batch, s.heads_q, s.seqlen_q}, {s.heads_q * s.seqlen_q, s.seqlen_q, 1}};
