@@ -62,6 +62,24 @@ TEST_CASE("attention: ragged queries") {
   }
 }
 
+TEST_CASE("attention: ragged queries that see all keys: CTAs share the tiles of a last round that is not full") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const int tile_m : {128, 192}) {
+    Fmha problem = problem_of(64, Mask::none, tile_m == 192 ? UsedLengths::k : UsedLengths::none, SplitKv::off);
+    problem.tile_m = tile_m;
+    problem.tile_n = 64;
+    problem.stages = 2;
+    const std::vector<std::int64_t> queries = {300, 0, 1, 400, 130};
+    std::vector<std::int64_t> keys = {400, 7, 90, 64, 0};
+    if (tile_m != 192) keys.clear();
+    // With 192 rows 14 tiles: behind full rounds one by three CTAs, two by two each, or all of them alone.
+    for (const int num_sms : {13, 4, 42}) check(problem, {2, 1, 400, queries, keys, num_sms, 5}, *compiler);
+    if (!keys.empty()) keys = {300};
+    check(problem, {2, 1, 300, {150}, keys, 42, 5}, *compiler);  // two tiles by two CTAs each, no full round before
+  }
+}
+
 TEST_CASE("attention: ragged queries whose keys are dealt") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
