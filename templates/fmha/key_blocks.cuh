@@ -11,6 +11,7 @@
 #include "attention/visible_keys.cuh"
 #include "fmha/params.cuh"
 #include "fmha/schedule.cuh"
+#include "ptx/address.cuh"
 #include "spec/fmha.h"
 
 namespace tessera::fmha {
@@ -43,16 +44,15 @@ __device__ __forceinline__ int rows_of(const Params& p, const Lengths& lengths) 
   return is_ragged(C.facts) ? lengths.q * C.pack_gqa : rows_of_head<C>(p);
 }
 
+// The query of a row. Beside transposed V found where it is asked for: kept through a loop it takes registers that are
+// not left.
+template <Config C>
+__device__ __forceinline__ int query_of_row(int row) {
+  return (transposes_v(C) && C.pack_gqa > 1 ? ptx::forget(row) : row) / C.pack_gqa;
+}
 template <Config C>
 __device__ __forceinline__ Keys visible_keys(const Params& p, const Lengths& lengths, int row) {
   return attention::visible_keys<C>(p, lengths, row / C.pack_gqa);
-}
-// The query of a row. Unsigned where what corrects a signed quotient takes registers that are not left: by experiment,
-// with 64 columns the assembler spills the other way round.
-template <Config C>
-__device__ __forceinline__ int query_of_row(int row) {
-  constexpr bool kIsTight = is_8_bit(C.facts) && C.facts.head_dim > 64;
-  return kIsTight ? quotient(row, C.pack_gqa) : row / C.pack_gqa;
 }
 // The end alone, which may be negative. Without windows and used lengths from parameters only: the assembler's code for
 // the usual kernels is a matter of such lines.

@@ -141,18 +141,16 @@ inline constexpr Tile kTilesOf8Bit[] = {
     {256, 256, 128, 64, 2}, {256, 256, 64, 64, 2},
 };
 // Whether a tile of 8 bits compiles without a spill: three consumer warpgroups leave 160 registers to each of their
-// threads, and 32 to those that load and transpose, too few for pages, ragged sequences or copied queries. Which keys a
-// row of packed heads sees takes registers too, and so does O of fp32.
+// threads, and 32 to those that load and transpose, too few for pages, ragged sequences or copied queries. Which
+// window a row of packed heads has takes registers too, and so does O of fp32.
 TESSERA_HD constexpr bool fits_8_bit(const AttentionFacts& f, const Config& packed, int tile_m, int tile_n) {
   if (f.head_dim == 256 && tile_m == 128 && tile_n >= 64) {
-    const bool has_own_keys = f.mask == Mask::causal || f.window != Window::none;
-    if (tile_n > 64 && packed.pack_gqa > 1 && has_own_keys) return false;
+    if (tile_n > 64 && packed.pack_gqa > 1 && f.window != Window::none) return false;
     return f.output == Output::normalized && f.seqused == UsedLengths::none;
   }
   if (tile_m <= 128) return true;
   if (f.kv_layout != KvLayout::dense || is_ragged(f) || copies_q(packed)) return false;
-  const bool is_packed_causal = f.head_dim == 128 && packed.pack_gqa > 1 && f.mask == Mask::causal;
-  if (tile_n > 64 && f.output == Output::unnormalized && (f.head_dim == 192 || is_packed_causal)) return false;
+  if (tile_n > 64 && f.head_dim == 192 && f.output == Output::unnormalized) return false;
   return tile_n <= 64 || (f.window == Window::none && f.seqused == UsedLengths::none);
 }
 TESSERA_HD constexpr Tile tile_of_8_bit(const AttentionFacts& f, const Config& packed) {
