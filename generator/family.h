@@ -114,10 +114,16 @@ template <class Operator>
 std::vector<Problem> pinned_candidates_of(const Problem& problem) {
   const auto& facts = problem.as<typename Operator::Problem>();
   const Choice<Operator> choice = choose<Operator>(facts);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < choice.candidates.size(); ++i)
+    if (choice.candidates[i].verdict.ok()) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if (a == choice.best || b == choice.best) return a == choice.best && b != choice.best;
+    return choice.candidates[a].score > choice.candidates[b].score;
+  });
   std::vector<Problem> pinned;
-  for (std::size_t i = 0; i < choice.candidates.size(); ++i) {
+  for (const std::size_t i : order) {
     const Candidate<Operator>& candidate = choice.candidates[i];
-    if (!candidate.verdict.ok()) continue;
     Problem one = problem;
     const auto pin = [&](std::string_view key, const auto& value) {
       for (const Selector& field : problem.type().fields())
@@ -130,7 +136,7 @@ std::vector<Problem> pinned_candidates_of(const Problem& problem) {
     }
     // A candidate that differs in what no pin names cannot be asked for.
     if (planned_kernel_of<Operator>(one) != Operator::kernel_name(facts.arch, candidate.config)) continue;
-    pinned.insert(i == choice.best ? pinned.begin() : pinned.end(), std::move(one));
+    pinned.push_back(std::move(one));
   }
   return pinned;
 }

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-/// The Problem with pins that name one legal candidate, for each, the planner's choice first. Pins that were given
-/// stay, so a Problem that pins all has one candidate. Throws like make_plan.
+/// The Problem with pins that name one legal candidate, for each: the planner's choice first, then by its scores. Pins
+/// that were given stay, so a Problem that pins all has one candidate. Throws like make_plan.
 std::vector<Problem> pinned_candidates(const Problem& problem);
 
 }  // namespace tessera

@@ -67,6 +67,19 @@ TEST_CASE("tuning: every legal candidate is a Problem that pins it, the planner'
   }
 }
 
+TEST_CASE("tuning: candidates come as the model has them") {
+  std::vector<double> modelled;
+  for (const Problem& one : pinned_candidates(Problem(Gemm{.m = 128, .n = 4096, .k = 7168}))) {
+    const std::string reason = make_plan(one).reason, words = "modelled at ";
+    const std::size_t begin = reason.find(words);
+    REQUIRE(begin != std::string::npos);
+    modelled.push_back(std::stod(reason.substr(begin + words.size())));
+  }
+  REQUIRE(modelled.size() > 2);
+  CHECK(modelled.front() < modelled.back());
+  CHECK(std::is_sorted(modelled.begin(), modelled.end()));
+}
+
 TEST_CASE("tune: the fastest candidate with a right result is written, and taken by --tuning") {
   Bench bench;
   REQUIRE(bench.kernels.size() >= 3);
