@@ -59,12 +59,12 @@ def words_of(case, root=""):
     return [*(("-m", "pytest", "-q", "-p", "no:cacheprovider") if place_of(case).startswith("tests/") else ()), f"{root}{place_of(case)}", *case.arguments]
 
 
-def run(case, python, seconds):
-    """Output and how it ended: "" or why it is not done."""
+def run(case, python, seconds, built):
+    """Output and how it ended: "" or why it is not done. built: a folder for what cases build once."""
     if not (ROOT / place_of(case)).exists():
         return "", f"{ABSENT} {place_of(case)}"
     process = subprocess.Popen([python, *words_of(case, f"{ROOT}/")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               cwd=ROOT, start_new_session=True)
+                               cwd=ROOT, start_new_session=True, env={**os.environ, "TESSERA_BENCH_BUILT": str(built)})
     try:
         text, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -80,7 +80,7 @@ def run_case(case, results, python, seconds, is_first):
     """A case that failed is tried once more. One that was stopped has had its chance only if all of a call's time was its own."""
     print(f"{case.name} ...", flush=True)
     begin = time.monotonic()
-    text, reason = run(case, python, seconds)
+    text, reason = run(case, python, seconds, results.folder.resolve())
     state = {"tries": results.state(case)["tries"] + int(is_first or not reason.startswith(STOPPED)), "done": not reason, "reason": reason,
              "seconds": round(time.monotonic() - begin, 1)}
     if reason.startswith(ABSENT):

@@ -1,9 +1,11 @@
 """What tables of products beside a plain read of what they touch have in common: flags, head and rows of the table, the kernels that pins
-name, how many copies a graph walks over, the read, means."""
+name, compiled side by side, how many copies a graph walks over, the read, means."""
 
 import argparse
+import concurrent.futures
 import ctypes
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -56,11 +58,30 @@ def copies_of(bytes_, most=1 << 30):
 
 def kernels(library, op, facts, pins):
     """Those that sets of pins name; what is refused is said."""
-    for pin in pins.split(";"):
+    for pin, text in zip(pins.split(";"), with_pins(facts, pins)):
         try:
-            yield Kernel(library, op, facts + ("," + pin if pin else ""))
+            yield Kernel(library, op, text)
         except RuntimeError as error:
             print(f"{pin}: {str(error)[:160]}", flush=True)
+
+
+def with_pins(facts, pins):
+    return [facts + ("," + pin if pin else "") for pin in pins.split(";")]
+
+
+def compile_all(library, of_kernels):
+    """Has the library compile (operator, facts), side by side, before anything is timed. What is refused is said when it is asked for."""
+    def compiled(one):
+        torch.cuda.set_device(0)
+        torch.cuda.current_stream().synchronize()  # a context for this thread
+        try:
+            Kernel(library, *one)
+        except RuntimeError:
+            pass
+
+    torch.cuda.init()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compiled, dict.fromkeys(of_kernels)))
 
 
 def plain_reads(reader, tensors):

@@ -17,6 +17,7 @@ import argparse
 import ctypes
 import itertools
 import math
+import os
 import pathlib
 import random
 import statistics
@@ -33,11 +34,14 @@ BACKENDS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.E
 
 
 def plain_read_library():
-    folder = tempfile.mkdtemp()
-    path = f"{folder}/plain_read.so"
-    source = pathlib.Path(__file__).with_name("plain_read.cu")
-    subprocess.run(["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", "-o", path, str(source)], check=True)
-    return ctypes.CDLL(path)
+    """Built by nvcc; in the folder TESSERA_BENCH_BUILT, where it is set, once."""
+    kept = os.environ.get("TESSERA_BENCH_BUILT")
+    path = pathlib.Path(kept or tempfile.mkdtemp()) / "plain_read.so"
+    if not path.exists():
+        source, part = pathlib.Path(__file__).with_name("plain_read.cu"), path.with_suffix(".part")
+        subprocess.run(["nvcc", "-O3", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC", "-o", str(part), str(source)], check=True)
+        part.replace(path)
+    return ctypes.CDLL(str(path))
 
 
 class Ours:

@@ -6,12 +6,12 @@ medians (in_turns.py). Prints Markdown tables of TFLOP/s and ratios (their time 
 
   python3 bench/peers/gemm_vs_cublas.py --library build/bench/peers/libtessera_peer_shim.so
           [--sets large,fp8,small,layers,shapes] [--seed 1] [--count 64] [--types bf16] [--shapes 384x6144x4096,...] [--repeat 20]
-          [--output FILE] [--best [--times FILE] | --candidates FILE]
+          [--output FILE] [--best [--nearest 24] [--times FILE] | --candidates FILE]
 
 --sets layers: --count products of LAYERS with 1 to 2,048 rows, drawn with --seed, the first of the first of --types, and so on in turn;
 shapes: those of --shapes, each of all --types. Types: bf16, f16, e4m3, e4m3-promoted.
---best: besides the planner's choice every candidate of it is timed, all a few times, then the fastest in turns. --times appends a line for
-each candidate: types, sizes, pins, microseconds of it and of cuBLAS.
+--best: besides the planner's choice every candidate of it is timed, all a few times, then the fastest in turns; --nearest: only as many as
+the model has first, the choice among them. --times appends a line for each candidate: types, sizes, pins, microseconds of it and of cuBLAS.
 
 --candidates: instead, times the kernels that FILE's lines pin ("tile_m=128,tile_n=256,cluster_m=2,...") on every shape, a
 line for each: set, sizes, pins, microseconds of ours and theirs.
@@ -20,6 +20,7 @@ import argparse
 import concurrent.futures
 import ctypes
 import math
+import os
 import random
 import subprocess
 import sys
@@ -65,6 +66,11 @@ class Ours:
         self.check(self.library.tessera_bench_gemm_launch(self.handle, stream, self.pointers, self.sizes))
 
 
+def selectors_of(dtype, accumulation, m, n, k):
+    text = f"dtype={dtype},d_dtype={'bf16' if dtype == 'e4m3' else dtype},m={m},n={n},k={k}"
+    return text + (f",accumulation={accumulation}" if dtype == "e4m3" else "")
+
+
 class Cell:
     """One product, with cuBLAS as the peer."""
 
@@ -74,9 +80,7 @@ class Cell:
         self.d = torch.empty(m, n, device="cuda", dtype=TORCH_DTYPE[dtype] if dtype != "e4m3" else torch.bfloat16)
         self.out = torch.empty_like(self.d)
         self.one = torch.ones((), device="cuda")
-        self.selectors = f"dtype={dtype},d_dtype={'bf16' if dtype == 'e4m3' else dtype},m={m},n={n},k={k}"
-        if dtype == "e4m3":
-            self.selectors += f",accumulation={accumulation}"
+        self.selectors = selectors_of(dtype, accumulation, m, n, k)
 
     def peer(self):
         if self.dtype == "e4m3":
@@ -140,6 +144,7 @@ def table(library, arguments, flush):
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     ratios = {}
+    compile_all(library, [selectors_of(*of) for _, *of in cells(arguments)])
     for name, dtype, accumulation, m, n, k in cells(arguments):
         cell = Cell(dtype, accumulation, m, n, k)
         ours = Ours(library, cell.selectors)
@@ -181,23 +186,25 @@ def candidates(library, arguments, flush):
     return lines
 
 
-def candidates_of(library, cell):
-    """The planner's candidates, its choice first, opened by several threads since most are compiled."""
+def candidates_of(library, selectors, nearest):
+    """The planner's candidates, its choice first, then as the model has them."""
     pins = ctypes.c_char_p()
     library.tessera_bench_gemm_candidates.restype = ctypes.c_char_p
-    error = library.tessera_bench_gemm_candidates(cell.selectors.encode(), ctypes.byref(pins))
+    error = library.tessera_bench_gemm_candidates(selectors.encode(), ctypes.byref(pins))
     if error is not None:
         raise RuntimeError(error.decode())
+    return [selectors + "," + line for line in pins.value.decode().splitlines()[:nearest]]
 
-    def opened(line):
+
+def compile_all(library, texts):
+    """Side by side, before anything is timed."""
+    def compiled(text):
         torch.cuda.set_device(0)
         torch.cuda.current_stream().synchronize()  # a context for this thread
-        ours = Ours(library, cell.selectors + "," + line)
-        ours.bind(cell.a, cell.b, cell.d)
-        return ours
+        Ours(library, text)
 
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        return list(pool.map(opened, pins.value.decode().splitlines()))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compiled, dict.fromkeys(texts)))
 
 
 def best(library, arguments, flush):
@@ -206,10 +213,13 @@ def best(library, arguments, flush):
     print("\n".join(lines), flush=True)
     short = lambda ours: ours.name.replace("tessera_gemm_sm90a_", "")
     ratios = []
-    for _, dtype, accumulation, m, n, k in cells(arguments):
+    problems = [(of, candidates_of(library, selectors_of(*of), arguments.nearest)) for _, *of in cells(arguments)]
+    compile_all(library, [text for _, texts in problems for text in texts])
+    for (dtype, accumulation, m, n, k), texts in problems:
         cell = Cell(dtype, accumulation, m, n, k)
-        kernels = candidates_of(library, cell)
+        kernels = [Ours(library, text) for text in texts]
         for ours in kernels:
+            ours.bind(cell.a, cell.b, cell.d)
             cell.check(ours)
         first, theirs = cell.measure(kernels, 4, flush)
         if arguments.times:
@@ -241,6 +251,7 @@ def main():
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--candidates")
     parser.add_argument("--best", action="store_true")
+    parser.add_argument("--nearest", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=64)
     parser.add_argument("--types", default="bf16")
@@ -259,7 +270,8 @@ def main():
     head = [f"{torch.cuda.get_device_name()}, {clocks} (SM, memory clock as found, driver), PyTorch {torch.__version__}, "
             f"CUDA {torch.version.cuda}, commit {arguments.commit}", "",
             f"Command: `python3 bench/peers/gemm_vs_cublas.py --library {arguments.library} --sets {arguments.sets} "
-            f"--repeat {arguments.repeat}{drawn}{' --best' if arguments.best else ''}`", ""]
+            f"--repeat {arguments.repeat}{drawn}{' --best' if arguments.best else ''}"
+            f"{f' --nearest {arguments.nearest}' if arguments.nearest else ''}`", ""]
     print("\n".join(head))
     lines = (candidates if arguments.candidates else best if arguments.best else table)(library, arguments, flush)
     if arguments.output:

@@ -16,7 +16,7 @@ import sys
 
 import torch
 
-from beside_read import Table, copies_of, geometric_mean, kernels, parser_of, plain_reads, wrong_by
+from beside_read import Table, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
 from fmha_decode import graph_of, plain_read_library, times_us
 
 CONTIGUOUS, MASKED = "4x8192,8x4096", "8x1,8x8,8x32,8x64,32x1,32x8,32x64"
@@ -58,6 +58,11 @@ def require_right(who, d, x, places, is_ours):
         print(f"{who} is wrong by {error:.1e} in group {group}", flush=True)
 
 
+def facts_of(is_masked, groups, m, n, k):
+    grouping, rows = ("masked", m) if is_masked else ("contiguous", groups * m)
+    return f"dtype=e4m3,a_scale_block=1x128,b_scale_block=128x128,grouping={grouping},m={rows},n={n},k={k},l={groups}"
+
+
 def cell(library, reader, is_masked, groups, m, n, k, capacity, pins, repeat, deep_gemm):
     matrices, rows = (groups, capacity) if is_masked else (1, groups * m)
     read_bytes = groups * (m + n) * k
@@ -67,10 +72,8 @@ def cell(library, reader, is_masked, groups, m, n, k, capacity, pins, repeat, de
     numbers = [m] * groups if is_masked else [g * m for g in range(groups + 1)]
     of_groups = torch.tensor(numbers, device="cuda", dtype=torch.int32)
     d, theirs = (torch.full((matrices, rows, n), math.nan, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    grouping = "masked" if is_masked else "contiguous"
-    facts = f"dtype=e4m3,a_scale_block=1x128,b_scale_block=128x128,grouping={grouping},m={m if is_masked else rows},n={n},k={k},l={groups}"
     names, graphs = [], []
-    for kernel in kernels(library, "gemm", facts, pins):
+    for kernel in kernels(library, "gemm", facts_of(is_masked, groups, m, n, k), pins):
         launches = [kernel.bind(m=rows, n=n, k=k, l=groups, a=x.a, b=x.b, d=d, sfa=x.sfa, sfb=x.sfb, groups=of_groups, sfa_stride_m=1,
                                 sfa_stride_k=rows) for x in many]
         d.fill_(math.nan)
@@ -115,21 +118,22 @@ def main():
         import deep_gemm
     table = Table(arguments, ["groups x rows x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it", "kernel", "bar"])
     ratios = {}
-    for is_masked, cases in ((False, arguments.contiguous), (True, arguments.masked)):
-        for case in filter(None, cases.split(",")):
-            for nk in arguments.nk.split(","):
-                (groups, m), (n, k) = map(int, case.split("x")), map(int, nk.split("x"))
-                names, us = cell(library, reader, is_masked, groups, m, n, k, arguments.capacity, arguments.pins, arguments.repeat,
-                                 deep_gemm)
-                *ours, read, deep = us
-                bar = verdict(is_masked, min(ours), read, deep)
-                kind = "masked" if is_masked else "contiguous"
-                for name, mine in zip(names, ours):
-                    table.row(f"{kind} {groups} x {m} x {n} x {k}", f"{mine:.1f}", f"{2 * groups * m * n * k / mine * 1e-6:.0f}",
-                              f"{read / mine:.3f}", f"{deep:.1f}", f"{deep / mine:.3f}", name.split("to_bf16_")[-1], bar)
-                if not math.isnan(deep):
-                    ratios.setdefault(kind, []).append(deep / min(ours))
-                torch.cuda.empty_cache()
+    shapes = [(is_masked, *map(int, case.split("x")), *map(int, nk.split("x")))
+              for is_masked, cases in ((False, arguments.contiguous), (True, arguments.masked))
+              for case in filter(None, cases.split(",")) for nk in arguments.nk.split(",")]
+    compile_all(library, [("gemm", text) for shape in shapes for text in with_pins(facts_of(*shape), arguments.pins)])
+    for is_masked, groups, m, n, k in shapes:
+        names, us = cell(library, reader, is_masked, groups, m, n, k, arguments.capacity, arguments.pins, arguments.repeat,
+                         deep_gemm)
+        *ours, read, deep = us
+        bar = verdict(is_masked, min(ours), read, deep)
+        kind = "masked" if is_masked else "contiguous"
+        for name, mine in zip(names, ours):
+            table.row(f"{kind} {groups} x {m} x {n} x {k}", f"{mine:.1f}", f"{2 * groups * m * n * k / mine * 1e-6:.0f}",
+                      f"{read / mine:.3f}", f"{deep:.1f}", f"{deep / mine:.3f}", name.split("to_bf16_")[-1], bar)
+        if not math.isnan(deep):
+            ratios.setdefault(kind, []).append(deep / min(ours))
+        torch.cuda.empty_cache()
     for kind, of_kind in ratios.items():
         table.line(f"\n{kind}: geometric mean of DeepGEMM's times over ours {geometric_mean(of_kind):.3f}, least {min(of_kind):.3f} "
                    f"({len(of_kind)} products)")

@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-from beside_read import Table, copies_of, geometric_mean, kernels, parser_of, plain_reads, wrong_by
+from beside_read import Table, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
 from fmha_decode import graph_of, plain_read_library, times_us
 
 NK = "2112x7168,576x7168,24576x1536,32768x512,7168x16384,4096x7168,7168x2048"  # DeepGEMM's test shapes
@@ -46,11 +46,15 @@ def cublas(x, d):
                              swizzle_a=SwizzleType.NO_SWIZZLE, swizzle_b=SwizzleType.NO_SWIZZLE, output_dtype=torch.bfloat16)
 
 
+def facts_of(m, n, k):
+    return f"dtype=e4m3,a_scale_block=1x128,b_scale_block=128x128,m={m},n={n},k={k}"
+
+
 def cell(library, reader, m, n, k, pins, repeat, deep_gemm):
     many = [Operands(m, n, k) for _ in range(copies_of((m + n) * k, 64))]
     d, theirs = (torch.full((m, n), math.nan, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     names, graphs = [], []
-    for kernel in kernels(library, "gemm", f"dtype=e4m3,a_scale_block=1x128,b_scale_block=128x128,m={m},n={n},k={k}", pins):
+    for kernel in kernels(library, "gemm", facts_of(m, n, k), pins):
         launches = [kernel.bind(m=m, n=n, k=k, a=x.a, b=x.b, d=d, sfa=x.sfa, sfb=x.sfb, sfa_stride_m=1, sfa_stride_k=x.pitch) for x in many]
         launches[0]()
         rows = min(m, 64)
@@ -94,22 +98,22 @@ def main():
     deep_gemm = None
     if not arguments.no_peers:
         import deep_gemm
-    table = Table(arguments, ["m x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it", "cuBLAS us", "times it",
-                              "kernel"])
+    table = Table(arguments, ["m x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it", "cuBLAS us",
+                              "times cuBLAS", "kernel"])
     ratios = {}
-    for nk in arguments.nk.split(","):
-        n, k = map(int, nk.split("x"))
-        for m in map(int, arguments.m.split(",")):
-            names, us = cell(library, reader, m, n, k, arguments.pins, arguments.repeat, deep_gemm)
-            *ours, read, deep, blas = us
-            for name, mine in zip(names, ours):
-                table.row(f"{m} x {n} x {k}", f"{mine:.1f}", f"{2 * m * n * k / mine * 1e-6:.0f}", f"{read / mine:.3f}", f"{deep:.1f}",
-                          f"{deep / mine:.3f}", f"{blas:.1f}", f"{blas / mine:.3f}", name.split("to_bf16_")[-1])
-            best = min(ours)
-            for peer, time in (("DeepGEMM", deep), ("cuBLAS", blas)):
-                if not math.isnan(time):
-                    ratios.setdefault(peer, []).append(time / best)
-            torch.cuda.empty_cache()
+    shapes = [(m, *map(int, nk.split("x"))) for nk in arguments.nk.split(",") for m in map(int, arguments.m.split(","))]
+    compile_all(library, [("gemm", text) for shape in shapes for text in with_pins(facts_of(*shape), arguments.pins)])
+    for m, n, k in shapes:
+        names, us = cell(library, reader, m, n, k, arguments.pins, arguments.repeat, deep_gemm)
+        *ours, read, deep, blas = us
+        for name, mine in zip(names, ours):
+            table.row(f"{m} x {n} x {k}", f"{mine:.1f}", f"{2 * m * n * k / mine * 1e-6:.0f}", f"{read / mine:.3f}", f"{deep:.1f}",
+                      f"{deep / mine:.3f}", f"{blas:.1f}", f"{blas / mine:.3f}", name.split("to_bf16_")[-1])
+        best = min(ours)
+        for peer, time in (("DeepGEMM", deep), ("cuBLAS", blas)):
+            if not math.isnan(time):
+                ratios.setdefault(peer, []).append(time / best)
+        torch.cuda.empty_cache()
     for peer, of_peer in ratios.items():
         table.line(f"\nGeometric mean of the times of {peer} over ours: {geometric_mean(of_peer):.3f}, least {min(of_peer):.3f} "
                    f"({len(of_peer)} products)")

@@ -16,7 +16,7 @@ import math
 
 import torch
 
-from beside_read import Table, copies_of, kernels, parser_of, plain_reads, wrong_by
+from beside_read import Table, compile_all, copies_of, kernels, parser_of, plain_reads, with_pins, wrong_by
 from fmha_decode import graph_of, plain_read_library, times_us
 from named_launch import Kernel
 
@@ -67,24 +67,39 @@ def wrong_on_edges(d, a, weights):
     return wrong_by(d[rows][:, columns], exact)
 
 
+def width_of(dtype):
+    """What weights are widened to, and d's type: e4m3 activations are bf16 there."""
+    return "f16" if dtype == "f16" else "bf16"
+
+
+def pack_facts(format_, dtype):
+    return f"format={format_.removesuffix('z')},dtype={width_of(dtype)}" + (",zero_points=given" if format_ == "int4z" else "")
+
+
+def dense_facts(dtype, m, n, k):
+    return f"dtype={width_of(dtype)},d_dtype={width_of(dtype)},m={m},n={n},k={k}"
+
+
+def facts_of(format_, dtype, is_plain, m, n, k):
+    zeros, form = ",zero_points=given" if format_ == "int4z" else "", ",scale_form=plain" if is_plain else ""
+    return f"dtype={dtype},d_dtype={width_of(dtype)},b_dtype={format_.removesuffix('z')}{zeros}{form},m={m},n={n},k={k}"
+
+
 def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense, is_plain):
     torch_type = getattr(torch, "float16" if dtype == "f16" else "bfloat16")  # of d too; e4m3 is widened to bf16
     block = BLOCK_BYTES[format_]
     packed_bytes = -(-n // 64) * -(-k // 128) * block
     weights = Weights(format_, torch_type, n, k)
-    word = format_.removesuffix("z")
-    zeros = ",zero_points=given" if format_ == "int4z" else ""
-    pack = Kernel(library, "pack_weights", f"format={word},dtype={'f16' if dtype == 'f16' else 'bf16'}{zeros}")
+    pack = Kernel(library, "pack_weights", pack_facts(format_, dtype))
     packed = [weights.pack(pack, block) for _ in range(copies_of(packed_bytes))]
     a = torch.randn(m, k, device="cuda", dtype=torch.float32).to(torch.float8_e4m3fn if dtype == "e4m3" else torch_type)
     given, a = a, a.to(torch_type)
-    wide, form = "f16" if dtype == "f16" else "bf16", ",scale_form=plain" if is_plain else ""
     operands = [{"b": x} for x in packed]
     if is_plain:  # the same rows again and again: they are packed anew by each launch
         more = {"zeros": weights.zeros} if format_ == "int4z" else {}
         operands = [{"b": weights.values.clone(), "sfb": weights.scales, **more} for _ in packed]
     names, graphs, kept = [], [], []
-    for kernel in kernels(library, "gemm", f"dtype={dtype},d_dtype={wide},b_dtype={word}{zeros}{form},m={m},n={n},k={k}", pins):
+    for kernel in kernels(library, "gemm", facts_of(format_, dtype, is_plain, m, n, k), pins):
         d = torch.full((m, n), math.nan, device="cuda", dtype=torch_type)
         launches = [kernel.bind(m=m, n=n, k=k, a=given, d=d, **x) for x in operands]
         kept.append(launches)  # a graph keeps no tensor
@@ -105,7 +120,7 @@ def cell(library, reader, format_, dtype, m, n, k, pins, repeat, has_dense, is_p
     if has_dense:
         d = torch.empty((m, n), device="cuda", dtype=torch_type)
         dense = [torch.randn(n, k, device="cuda", dtype=torch_type) for _ in range(copies_of(2 * n * k))]
-        kernel = Kernel(library, "gemm", f"dtype={wide},d_dtype={wide},m={m},n={n},k={k}")
+        kernel = Kernel(library, "gemm", dense_facts(dtype, m, n, k))
         kept.append([kernel.bind(m=m, n=n, k=k, a=a, b=x, d=d) for x in dense])
         graphs.append(graph_of(kept[-1]))
     us = times_us(graphs, repeat)
@@ -124,9 +139,17 @@ def main():
     library, reader = ctypes.CDLL(arguments.library), plain_read_library()
     table = Table(arguments, ["m x n x k", "format", "tessera us", "TFLOP/s", "read us", "of the read", "16-bit us", "of the 16-bit rate",
                               "of the limit", "kernel"])
-    for nk in arguments.nk.split(","):
-        n, k = map(int, nk.split("x"))
-        for format_ in arguments.format.split(","):
+    shapes, formats = [tuple(map(int, nk.split("x"))) for nk in arguments.nk.split(",")], arguments.format.split(",")
+    of_kernels = [("pack_weights", pack_facts(format_, arguments.dtype)) for format_ in formats]
+    for n, k in shapes:
+        for m in map(int, arguments.m.split(",")):
+            of_kernels += [("gemm", text) for format_ in formats
+                           for text in with_pins(facts_of(format_, arguments.dtype, arguments.plain, m, n, k), arguments.pins)]
+            if not arguments.no_dense:
+                of_kernels.append(("gemm", dense_facts(arguments.dtype, m, n, k)))
+    compile_all(library, of_kernels)
+    for n, k in shapes:
+        for format_ in formats:
             peak = math.nan  # microseconds of a row in our 16-bit product of many
             for m in sorted(map(int, arguments.m.split(",")), reverse=True):
                 names, ours, read, dense = cell(library, reader, format_, arguments.dtype, m, n, k, arguments.pins,
