@@ -253,7 +253,6 @@ def main():
     if arguments.peer_tests:
         cases = list(peer_tests(arguments.form))
     selectors = ["," + one if one else "" for one in arguments.pins.split(";")]
-    out = torch.empty(4, device="cuda", dtype=torch.uint8)
     begin, worst = time.time(), {}
     for form, shape, of_case in cases:
         if time.time() - begin > arguments.seconds:
@@ -268,7 +267,7 @@ def main():
         readers = []
         if reader is not None and reads is not None:
             stream = lambda: ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            read = lambda data, count: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(data.data_ptr()), ctypes.c_longlong(count), ctypes.c_void_p(out.data_ptr()))
+            read = lambda data, count: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(data.data_ptr()), ctypes.c_longlong(count))
             readers = [[lambda one=one: read(*one) for one in reads]]
         timed = [launches for _, _, launches in results] + readers
         if arguments.spaced:

@@ -90,8 +90,8 @@ def cell(library, reader, cache, head_dim, heads, batch, queries, topk, rows, ke
     if peer is not None and not error_of(peer(), q, rows, indices) < MOST[cache]:
         sys.exit(f"FlashMLA is called wrongly: {cache}, {batch} x {queries}")
     gathered = min(batch * queries * topk * (BYTES[cache] if cache in BYTES else 2 * head_dim), 8 << 30)
-    flat, out = torch.empty(gathered, device="cuda", dtype=torch.uint8), torch.empty(16, device="cuda", dtype=torch.uint8)
-    read = lambda: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(flat.data_ptr()), ctypes.c_longlong(gathered), ctypes.c_void_p(out.data_ptr()))
+    flat = torch.empty(gathered, device="cuda", dtype=torch.uint8)
+    read = lambda: reader.tessera_bench_plain_read(stream(), ctypes.c_void_p(flat.data_ptr()), ctypes.c_longlong(gathered))
     ours, plain, *others = medians_us([launch, read] + ([peer] if peer else []), repeat, flush)
     return kernel.name, ours, plain, others[0] if others else float("nan")
 
