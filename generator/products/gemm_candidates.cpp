@@ -33,6 +33,8 @@ namespace {
 
 constexpr int kFewRows[] = {32, 16};  // boxes of A where at most so many rows are expected
 constexpr int kFewestRows = 8;        // the same of A as wgmma's B: half of the narrowest instruction's columns
+constexpr int kRowsOfOneTile = 128;   // up to here tiles of 192 columns with factors of blocks have smaller boxes too
+constexpr int kJoinedWidth = 192;     // see gemm::joins_factors
 constexpr int kColumns[] = {256, 224, 192, 160, 128, 112, 96, 64};
 constexpr int kNarrow = 64;
 constexpr int kNarrowColumns[] = {48, 32, 16};  // where pinned stages leave room for none of these
@@ -140,6 +142,9 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   if (gemm::a_layout(c) == Layout::k_major && p.m >= 0 && !is_swapped)
     for (const int few : kFewRows) c.box_m = p.m <= few && c.tile_m / few < 12 ? few : c.box_m;
   if (is_swapped && gemm::has_scale_blocks(c) && p.m >= 0 && p.m <= kFewestRows) c.box_m = kFewestRows;
+  if (!is_swapped && gemm::has_scale_blocks(c) && c.tile_m == kRowsOfOneTile && c.tile_n == kJoinedWidth && p.m >= 0 &&
+      p.m <= kRowsOfOneTile && p.grouping == Grouping::none && p.gate == Gate::none)
+    c.box_m = std::min(c.box_m, kFewRows[0]);
   // Only a Config whose extents are sane is completed: completing evaluates products of them.
   const bool is_sane =
       c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;

@@ -141,10 +141,10 @@ TESSERA_HD constexpr int a_scale_floats(const Config& c) { return scale_floats(a
 TESSERA_HD constexpr int b_scale_floats(const Config& c) { return scale_floats(b_scale_block(c), c.tile_n); }
 
 // Whether the warp that loads factors multiplies those of rows of A by those of squares of B: consumers find products,
-// those of a thread beside each other. Large tiles: what few rows need is there sooner by copies into the slots.
+// those of a thread beside each other. Large tiles of many rows: few need them sooner, and get copies into the slots.
 TESSERA_HD constexpr bool joins_factors(const Config& c) {
   return a_scale_block(c) == ScaleBlock::of_row && b_scale_block(c) == ScaleBlock::square && !is_gathered(c) &&
-         consumer_warpgroups(c) >= 2 && blocks(c) * c.tile_n > 128;
+         consumer_warpgroups(c) >= 2 && blocks(c) * c.tile_n > 128 && c.box_m >= kMostBoxRows;
 }
 // Places in a square where tiles of `extent` rows begin are multiples of this.
 TESSERA_HD constexpr int unit_of_offsets(int extent) {

@@ -302,6 +302,19 @@ TEST_CASE("products with factors of blocks: what is refused, and what a launch a
   CHECK(box("4000", "4096", "none").first == 64);
   CHECK(box("4096", "4000", "none").second == 64);
   CHECK(box("4096", "4096", "contiguous") == std::pair(64, 64));
+  // Large tiles of few rows have copies of factors.
+  const auto tile = [&](const char* m, const char* grouping) {
+    return config(with({{"m", m},
+                        {"n", "24576"},
+                        {"k", "1536"},
+                        {"tile_m", "128"},
+                        {"tile_n", "192"},
+                        {"swap_ab", "off"},
+                        {"grouping", grouping}}));
+  };
+  CHECK(gemm::joins_factors(tile("129", "none")));
+  CHECK_FALSE(gemm::joins_factors(tile("128", "none")));
+  CHECK(gemm::joins_factors(tile("128", "contiguous")));
   std::vector<std::string> sizes;
   for (const SizeSpec& size : launch.sizes)
     if (size.name.starts_with("sf")) sizes.push_back(size.name + " = " + size.default_value->text());
