@@ -36,6 +36,9 @@ constexpr double kJoinedOneBlockFactor = 1.05;    // and where they find product
 constexpr double kJoinedCutFactor = 1.12;         // more of that where a square begins anywhere among columns
 constexpr double kScaledPartCycles = 1400;        // of a launch with factors of blocks, for each part of k beyond two
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
+constexpr double kScaledMemoryShare = 0.1;        // more of memory's time, see scaled_memory_factor
+constexpr double kScaledFewSteps = 32;            // behind so many steps of k
+constexpr double kScaledUsed = 0.8;               // and of few rows where more of the SMs work
 // The same with a gate, where few rows are not D's columns: the products of a step, their factors and the sums of a
 // warpgroup come one after the other.
 constexpr double kScaledStepCycles = 640;
@@ -380,6 +383,21 @@ Steps<kLook> walk_of(const Config& c, const Rounding& r) {
           .from_l2 = keeps_b(c, r) ? kKeptFactor : 1};
 }
 
+/// Of memory's time with factors of blocks, where k is long: what every CTA loads of 64 rows and more of a comes
+/// through the L2 beside the weights, and fewer rows take 64 weights a step, or clusters, longer than 128 in two parts
+/// of k. On an H200 clusters that share a took 0.90 to 0.93 of the time of 64 x 7,168 x 16,384 and 18,432, two parts
+/// 0.90 to 0.95 of 1 and 8 rows.
+double scaled_memory_factor(const Config& c, const Rounding& r) {
+  if (!gemm::has_scale_blocks(c) || gemm::is_grouped(c)) return 1;
+  const double long_k = std::max(0.0, 1 - kScaledFewSteps / ceil_of(r.k, gemm::tile_k(c)));
+  const int rows = gemm::is_swapped(c) ? c.tile_n : c.tile_m, sharing = gemm::is_swapped(c) ? c.cluster_m : c.cluster_n;
+  const bool is_narrow = c.tile_m == gemm::kBlockRows && r.used_at_most() > kScaledUsed;
+  const bool is_slow = rows >= gemm::kBlockRows
+                           ? sharing == 1
+                           : gemm::is_swapped(c) && c.split_k == 1 && (is_narrow || gemm::multicast_size(c) > 1);
+  return is_slow ? 1 + kScaledMemoryShare * long_k : 1;
+}
+
 template <Look kLook>
 GemmCost cost_of(const Config& c, const Gemm& problem) {
   // Of groups l products, each with a share of the rows.
@@ -393,7 +411,7 @@ GemmCost cost_of(const Config& c, const Gemm& problem) {
   Rounds computed = walk.all(steps, r.rounds, r.used(), r.used_last(), c);
   computed.full += (r.rounds - 1) * between_tiles(c, walk, steps, stored, summed);
   const double bytes = ((r.m + r.n) * r.k * element + r.m * r.n * d_bytes) * r.l;
-  const Rounds memory = memory_rounds(bytes, r.in_last_round / r.clusters, r.used_last());
+  const Rounds memory = memory_rounds(bytes * scaled_memory_factor(c, r), r.in_last_round / r.clusters, r.used_last());
   const double full = r.rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;
   const double working = full + smooth_max<kLook>({computed.last, memory.last}, kSharpness);
 

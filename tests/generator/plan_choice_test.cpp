@@ -292,12 +292,16 @@ TEST_CASE(
   };
   // Half of the slots that there is memory for: the next launch's CTA gets ready beside this one's.
   CHECK(chosen("8", "7168", "2048") == "16x64t_s10_c1x1x1_b8");
+  CHECK(chosen("8", "7168", "16384") == "32x128t_s5_c1x1x2_b8");
   CHECK(chosen("8", "4096", "7168") == "32x64t_s8_c1x1x2_b8");
   CHECK(chosen("1", "32768", "512") == "16x128t_s5_c1x1x1_b8");
   CHECK(chosen("64", "7168", "2048") == "64x64_s12_c1x1x1");
   CHECK(chosen("64", "2112", "7168") == "64x64_s13_c1x1x2");
   CHECK(chosen("64", "576", "7168") == "64x64_s13_c1x1x4");
-  CHECK(chosen("128", "7168", "16384") == "128x128_s5_c1x1x2");
+  CHECK(chosen("128", "24576", "1536") == "128x192_s4_c1x1x1_b32");
+  // Along k that is long, CTAs that share a.
+  CHECK(chosen("64", "7168", "16384") == "64x64_s12_c1x4x1");
+  CHECK(chosen("128", "7168", "16384") == "128x128_s5_c1x2x2");
 }
 
 TEST_CASE("products: memory that few multiprocessors ask for in the last round takes longer") {
