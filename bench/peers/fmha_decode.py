@@ -113,7 +113,8 @@ def stream():
 
 
 def graph_of(functions, least=20):
-    """At least so many launches, the functions in turn. What they need was made ready by one call each."""
+    """At least so many launches, the functions in turn, which are kept since a graph keeps no tensor. What they need was made ready by one
+    call each."""
     for function in functions:
         function()
     torch.cuda.synchronize()
@@ -122,6 +123,7 @@ def graph_of(functions, least=20):
     with torch.cuda.graph(graph):
         for i in range(launches):
             functions[i % len(functions)]()
+    graph.keeps = functions
     return graph, launches
 
 
