@@ -154,10 +154,8 @@ bool spills(const Config& c) {
   return c.facts.mask == Mask::causal && c.tile_n == 80 && (is_of_192_128 || is_of_256);
 }
 
-/// Long prefills whose tiles are passed on.
-bool is_ragged_prefill(const Config& c) {
-  return fmha::passes_tiles(c) && !fmha::is_dealt(c) && c.facts.window == Window::none;
-}
+/// Long prefills whose tiles are passed on for speed.
+bool is_ragged_prefill(const Config& c) { return fmha::passes_prefills(c) && c.facts.window == Window::none; }
 /// And whose rows see all keys of their sequence.
 bool sees_all_of_ragged(const Config& c) { return is_ragged_prefill(c) && c.facts.mask == Mask::none; }
 

@@ -37,7 +37,7 @@ namespace tessera::fmha {
 // Whether a step finds the next one's keys, so that nothing stands between two warpgroups' products but the turn: with
 // 8 bits, and where ragged queries are prefilled. Dense keys of 16 bits gained less than runs differ.
 TESSERA_HD constexpr bool looks_ahead(const Config& c) {
-  return (transposes_v(c) && consumer_warpgroups(c) > 1) || (passes_tiles(c) && !is_dealt(c));
+  return (transposes_v(c) && consumer_warpgroups(c) > 1) || passes_prefills(c);
 }
 
 // A flag that a loop carries. ptxas keeps an int that is one value for the warp in a uniform register, and asks each

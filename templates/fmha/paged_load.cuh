@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
   using Load = attention::KeyLoad<C, kIsV, C.tile_n, kColumns, Params, kIsEither>;
   // Three consumer warpgroups leave loading threads too few registers to look up pages.
   constexpr bool kStartsAlone =
-      passes_tiles(C) && !is_dealt(C) && Load::kHasFewBoxes && (!Load::kHasPages || consumer_warpgroups(C) <= 2);
+      passes_prefills(C) && Load::kHasFewBoxes && (!Load::kHasPages || consumer_warpgroups(C) <= 2);
   constexpr LoadRing kRing = load_ring(C, kIsV), kRingOfV = load_ring(C, kMayBeV);
   static_assert(kRing.slot_bytes == kRingOfV.slot_bytes);
   const unsigned slots = smem + (is_v ? kRingOfV.offset : kRing.offset);

@@ -149,7 +149,7 @@ TESSERA_HD constexpr bool has_plain_loads(const AttentionFacts& f) {
 // Whether loading warps look up pages or copy keys or queries themselves.
 TESSERA_HD constexpr bool has_busy_loads(const Config& c) {
   if (copies_q(c) || has_pools(c)) return true;
-  if (passes_tiles(c) && !is_dealt(c) && c.kv_copy == KvCopy::tma) return false;
+  if (passes_prefills(c) && c.kv_copy == KvCopy::tma) return false;
   return c.facts.kv_layout != KvLayout::dense && (!has_plain_loads(c.facts) || c.kv_copy == KvCopy::cp_async);
 }
 

@@ -131,15 +131,6 @@ TESSERA_HD constexpr DType p_dtype(const Config& c) {
 TESSERA_HD constexpr bool copies_q(const Config& c) {
   return c.pack_gqa > 1 && !has_pools(c) && rows_of_box(c) % c.pack_gqa != 0 && c.pack_gqa % rows_of_box(c) != 0;
 }
-// Dealt keys of ragged queries: whether one thread finds the tiles, of which there is one copy then, and for which no
-// role waits between a tile's last product and the next one's first. Four warpgroups have no register to spare for it.
-TESSERA_HD constexpr bool passes_dealt_tiles(const Config& c) {
-  return is_dealt(c) && is_ragged(c.facts) && !copies_q(c) && !shares_blocks(c) && c.tile_m <= 192;
-}
-// Whether a tile knows where its sequence's queries lie: ragged ones, but for some that each warpgroup of wgmma finds.
-TESSERA_HD constexpr bool knows_sequence(const Config& c) {
-  return is_ragged(c.facts) && (!is_dealt(c) || owns_rows(c) || passes_dealt_tiles(c));
-}
 // Whether O leaves from the consumers' registers, and Q's slot with it: parts of split keys, and where no warp or no
 // box is there to store it. 8 bits in all by mma.sync on Hopper too: TMA made attention 2.6 % slower there.
 TESSERA_HD constexpr bool leaves_from_registers(const Config& c) {
@@ -167,11 +158,27 @@ TESSERA_HD constexpr int row_groups(const Config& c) { return shares_blocks(c) ?
 // Of these, those whose rows a warpgroup has: with mma.sync 16 of each group are a warp's.
 TESSERA_HD constexpr int row_blocks(const Config& c) { return owns_rows(c) && row_groups(c) == 4 ? 2 : 1; }
 TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_groups(c) / row_blocks(c); }
-// Whether the other roles are told of their tiles by the thread that loads Q: fmha/passed_tiles.cuh. Four consumer
-// warpgroups have no register to spare.
+// Dealt keys of ragged queries: whether one thread finds the tiles, of which there is one copy then, and for which no
+// role waits between a tile's last product and the next one's first. Four warpgroups have no register to spare for it.
+TESSERA_HD constexpr bool passes_dealt_tiles(const Config& c) {
+  return is_dealt(c) && is_ragged(c.facts) && !copies_q(c) && !shares_blocks(c) && c.tile_m <= 192;
+}
+// Whether a tile knows where its sequence's queries lie: ragged ones, but for some that each warpgroup of wgmma finds.
+TESSERA_HD constexpr bool knows_sequence(const Config& c) {
+  return is_ragged(c.facts) && (!is_dealt(c) || owns_rows(c) || passes_dealt_tiles(c));
+}
+// Whether the other roles are told of their tiles by the thread that loads Q: fmha/passed_tiles.cuh. For speed where
+// long prefills are not dealt; else for the compiler. Four consumer warpgroups have no register to spare.
+TESSERA_HD constexpr bool passes_prefills(const Config& c) {
+  const bool is_small = consumer_warpgroups(c) <= 3;
+  return knows_sequence(c) && !is_dealt(c) && !leaves_from_registers(c) && !has_descales(c.facts) && is_small;
+}
+TESSERA_HD constexpr bool passes_8_bit_tiles(const Config& c) {
+  const bool is_small = consumer_warpgroups(c) <= 3;
+  return knows_sequence(c) && !is_dealt(c) && has_descales(c.facts) && !uses_mma_sync(c) && !copies_q(c) && is_small;
+}
 TESSERA_HD constexpr bool passes_tiles(const Config& c) {
-  if (is_dealt(c)) return passes_dealt_tiles(c);
-  return knows_sequence(c) && !leaves_from_registers(c) && !has_descales(c.facts) && consumer_warpgroups(c) <= 3;
+  return passes_dealt_tiles(c) || passes_prefills(c) || passes_8_bit_tiles(c);
 }
 // Messages of tiles: the one being written, and those of the tiles that some role may still work on.
 inline constexpr int kPassedTiles = 4;

@@ -94,11 +94,11 @@ TESSERA_HD constexpr int load_stages(const Config& c, bool is_v) {
 }
 
 // Whether one copy of the code loads K and V, which are alike: where compiles are the longest, by mma.sync keys that do
-// not lie dense, by wgmma dealt ones.
+// not lie dense, by wgmma dealt ones and those of ragged queries with 8 bits.
 TESSERA_HD constexpr bool loads_alike(const Config& c) {
-  const bool is_long =
-      owns_rows(c) ? has_placed_keys(c) : passes_dealt_tiles(c) && (has_placed_keys(c) || has_descales(c.facts));
-  return is_long && !has_pools(c) && c.facts.head_dim == c.facts.head_dim_v &&
+  const bool has_others = has_placed_keys(c) || has_descales(c.facts);  // than the loads of dense keys of 16 bits
+  const bool is_long = owns_rows(c) ? has_placed_keys(c) : has_others && (is_dealt(c) || has_descales(c.facts));
+  return is_long && (owns_rows(c) || passes_tiles(c)) && !has_pools(c) && c.facts.head_dim == c.facts.head_dim_v &&
          load_stages(c, false) == load_stages(c, true);
 }
 
