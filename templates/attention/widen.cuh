@@ -29,8 +29,9 @@ struct NothingBetween {
   __device__ __forceinline__ void operator()(int) const {}
 };
 
-// A slot of tile_n keys of kColumns elements, by kWarps warps. `thread`: of theirs. `between`: called when a thread has
-// read what it has of a panel, before it writes.
+// A slot of tile_n keys of kColumns elements, by kWarps warps, batch by batch in a loop: unrolled, slots of 256 columns
+// were a fifth of a kernel's code. `thread`: of theirs. `between`: called when a thread has read what it has of a
+// panel, before it writes.
 template <auto C, DType kDType, int kColumns, int kWarps, class Between = NothingBetween>
 __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int thread, const Between& between = {}) {
   constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);  // of a raw panel, bytes
@@ -38,7 +39,11 @@ __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int threa
   constexpr int kPanelBytes = C.tile_n * kSpan;
   constexpr int kSweepBytes = 32 * kWarps * 16;  // all threads at once; rows of the swizzle's patterns
   constexpr int kSweepsOfPanel = (kPanelBytes + kSweepBytes - 1) / kSweepBytes;
-  constexpr int kBatch = kSweepsOfPanel % 4 == 0 ? 4 : kSweepsOfPanel % 3 == 0 ? 3 : kSweepsOfPanel % 2 == 0 ? 2 : 1;
+  constexpr int kBatch = kSweepsOfPanel % 4 == 0   ? 4
+                         : kSweepsOfPanel % 5 == 0 ? 5
+                         : kSweepsOfPanel % 3 == 0 ? 3
+                         : kSweepsOfPanel % 2 == 0 ? 2
+                                                   : 1;
   constexpr int kWideSweepBytes = kSweepBytes / kSpan * kWideSpan;
   // Of the two chunks that a thread writes one is the other's neighbour, or in the next panel.
   constexpr unsigned kOtherPanel = kWideSpan == 16 ? C.tile_n * kWideSpan : 0;
@@ -46,13 +51,13 @@ __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int threa
       kSpan == 128 ? thread ^ (thread / 4 % 2 * 8) : thread;  // the second halves of two rows change places
   const int begin = 16 * turned;
   const int row = begin / kSpan;
-#pragma unroll
+#pragma unroll 1
   for (int panel = 0; panel < kColumns / kSpan; ++panel) {
     const int byte = 2 * (panel * kSpan + begin % kSpan);  // of the wide row
     const unsigned place = byte / kWideSpan * C.tile_n * kWideSpan + row * kWideSpan + byte % kWideSpan;
     const unsigned chunk = to + swizzle_address(C.swizzle, place);
     const unsigned other = kWideSpan == 16 ? chunk + kOtherPanel : chunk ^ 16;
-#pragma unroll
+#pragma unroll 1
     for (int first = 0; first < kSweepsOfPanel; first += kBatch) {
       const auto is_there = [&](int i) {
         return kPanelBytes % kSweepBytes == 0 || (first + i) * kSweepBytes + begin < kPanelBytes;
