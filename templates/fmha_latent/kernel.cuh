@@ -50,17 +50,6 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   ptx::fence_mbarrier_init();
 }
 
-template <Config C, int kIndex, bool kIsTransposed = widens(C)>
-struct ConsumerChoice {
-  using Type = Consumer<C, kIndex>;
-};
-template <Config C, int kIndex>
-struct ConsumerChoice<C, kIndex, true> {
-  using Type = TransposedConsumer<C, kIndex>;
-};
-template <Config C, int kIndex>
-using ConsumerOf = typename ConsumerChoice<C, kIndex>::Type;
-
 template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
@@ -97,10 +86,10 @@ __device__ __forceinline__ void kernel(const Params& params) {
     }
   } else {
     ptx::setmaxnreg_inc<kBudget.consumer>();
-    if (warpgroup == 1) {
-      ConsumerOf<C, 0>{params, smem}.run();
+    if constexpr (widens(C)) {
+      TransposedConsumer<C>{params, smem, warpgroup - 1}.run();
     } else {
-      ConsumerOf<C, 1>{params, smem}.run();
+      Consumer<C>{params, smem, warpgroup - 1}.run();
     }
   }
   // Nobody writes to a CTA that is no more.

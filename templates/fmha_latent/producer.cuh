@@ -99,15 +99,12 @@ __device__ __forceinline__ void wait_of_warp(unsigned barrier, unsigned parity) 
   __syncwarp();
 }
 
-// Which panels a warp loads. The first half's warp also prefetches.
-enum class Halves { first, second };
-
-template <Config C, Halves kHalves>
-__device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C>& walk) {
+// Panels of one half of a slot, or of the other: one copy of the code. The first half's warp also prefetches.
+template <Config C>
+__device__ __forceinline__ void load_keys(const Params& p, unsigned smem, bool has_first, Walk<C>& walk) {
   constexpr SmemLayout kLayout = smem_layout(C);
   constexpr Barriers kBarriers = barriers(C);
   const int tile = walk.tile(), tiles = tiles_of_sequence<C>(p);
-  constexpr bool kHasFirst = kHalves == Halves::first;
   unsigned parity = 1;
   int ring = 0;  // the next slot, where they are no pair's
   Part part;
@@ -122,7 +119,7 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
     for (int i = 0; i <= kBlocksAhead; ++i) pages[i] = block.page_of(first_key + i * kBlockKeys);
 #pragma unroll
     for (int i = 1; i < kBlocksAhead; ++i)
-      if (kHasFirst && first_key + i * kBlockKeys < end)
+      if (has_first && first_key + i * kBlockKeys < end)
         block.prefetch(first_key + i * kBlockKeys, pages[i], tile, tiles);
 #pragma unroll 1
     for (int index = 0; first_key < end; first_key += kBlockKeys, index ^= 1) {
@@ -131,18 +128,14 @@ __device__ __forceinline__ void load_keys(const Params& p, unsigned smem, Walk<C
       const BarrierRow full = row_at<kBarriers.k_full>(smem, place * kPanels);
       const BarrierRow empty = row_at<kBarriers.k_empty>(smem, place * kConsumers);
       const int page = pages[0], ahead = first_key + kBlocksAhead * kBlockKeys;
-      if (kHasFirst && ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
+      if (has_first && ahead < end) block.prefetch(ahead, pages[kBlocksAhead], tile, tiles);
 #pragma unroll
       for (int i = 0; i < kBlocksAhead; ++i) pages[i] = pages[i + 1];
       pages[kBlocksAhead] = ahead + kBlockKeys < end ? block.page_of(ahead + kBlockKeys) : -1;
-      if constexpr (kHasFirst) {
-        wait_of_warp(empty[0], parity);
-        block.load(slot, full, 0, kPanelsOfHalf, first_key, page);
-        if (index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
-      } else {
-        wait_of_warp(empty[1], parity);
-        block.load(slot, full, kPanelsOfHalf, index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf, first_key, page);
-      }
+      wait_of_warp(empty[has_first ? 0 : 1], parity);
+      const int of_second = index == 0 ? kPanels - kPanelsOfHalf : kPanelsOfHalf;
+      block.load(slot, full, has_first ? 0 : kPanelsOfHalf, has_first ? kPanelsOfHalf : of_second, first_key, page);
+      if (has_first && index == 1) block.load(slot, full, kPanelOfP, 1, first_key, page);
       if constexpr (slots(C) == 2) {
         if (index == 1) parity ^= 1;
       } else {
@@ -167,10 +160,8 @@ __device__ __forceinline__ void produce(const Params& p, unsigned smem) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp > kWarpOfSecondHalf) return;
   Walk<C> walk(p);
-  if (warp == kWarpOfK) {
-    load_keys<C, Halves::first>(p, smem, walk);
-  } else if (warp == kWarpOfSecondHalf) {
-    load_keys<C, Halves::second>(p, smem, walk);
+  if (warp == kWarpOfK || warp == kWarpOfSecondHalf) {
+    load_keys<C>(p, smem, warp == kWarpOfK, walk);
   } else if (ptx::elect_sync()) {
     load_rows_of_parts<C>(p, smem, walk);
   }

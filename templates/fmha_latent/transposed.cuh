@@ -50,8 +50,9 @@ __device__ __forceinline__ float descale_of(const Params& p, int sequence) {
   return __uint_as_float(ptx::ld_global_u32(p.k_descale + sequence * p.k_descale_stride_batch));
 }
 
-// kIndex: which warpgroup, and which block of a pair is its own.
-template <Config C, int kIndex>
+// One copy of the code for both warpgroups and for the values of both blocks: with one for each NVRTC took twice as
+// long.
+template <Config C>
 struct TransposedConsumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
   static constexpr Barriers kBarriers = barriers(C);
@@ -64,6 +65,7 @@ struct TransposedConsumer {
 
   const Params& p;
   const unsigned smem;
+  const int index;  // which warpgroup, and which block of a pair is its own
   fmha::Scale scale{p.softmax_scale};
   Walk<C> walk{p};
   unsigned pairs = 0;  // all so far, this one too
@@ -77,8 +79,8 @@ struct TransposedConsumer {
   __device__ __forceinline__ static int octet() { return thread() % 32 / 4; }  // g of a fragment
   __device__ __forceinline__ static int own_group() { return octet() % kGroupsOfRows<C>; }
   __device__ __forceinline__ static int quad() { return thread() % 4; }  // t of it
-  __device__ __forceinline__ static void sync_warpgroup() {
-    ptx::barrier_sync(kBarrierOfWarpgroup + kIndex, kWarpgroupThreads);
+  __device__ __forceinline__ void sync_warpgroup() const {
+    ptx::barrier_sync(kBarrierOfWarpgroup + index, kWarpgroupThreads);
   }
 
   // Of pairs.
@@ -107,7 +109,7 @@ struct TransposedConsumer {
     return smem + kLayout.factors.offset + block * kRows * 4;
   }
   __device__ __forceinline__ unsigned moved(int block) const { return smem + kLayout.marks.offset + 4 * block; }
-  __device__ __forceinline__ unsigned asked() const { return smem + kLayout.marks.offset + 8 + 4 * kIndex; }
+  __device__ __forceinline__ unsigned asked() const { return smem + kLayout.marks.offset + 8 + 4 * index; }
   __device__ __forceinline__ static unsigned of_warp(unsigned region, int warpgroup, int warp) {
     return region + (warpgroup * kWarpsOfConsumer + warp) * kRows * 4;
   }
@@ -127,7 +129,7 @@ struct TransposedConsumer {
   __device__ __forceinline__ void release(int block) const {
     __syncwarp();
     if (threadIdx.x % 32 == 0)
-      ptx::mbarrier_arrive(barrier_at<kBarriers.k_empty>(smem, slot_of(block) * kConsumers + kIndex));
+      ptx::mbarrier_arrive(barrier_at<kBarriers.k_empty>(smem, slot_of(block) * kConsumers + index));
   }
 
   // The end of the keys that a row sees.
@@ -142,11 +144,11 @@ struct TransposedConsumer {
     const int valid = keys - first_key;
     if (valid <= 0 || valid >= kBlockKeys) return;
 #pragma unroll 1
-    for (int panel = 0; panel < kPanels; ++panel) wait_for_panel(kIndex, panel);
+    for (int panel = 0; panel < kPanels; ++panel) wait_for_panel(index, panel);
 #pragma unroll 1
     for (int i = thread(); i < (kBlockKeys - valid) * kPanels * 4; i += kWarpgroupThreads) {
       const int chunk = i % 4, behind = i / 4 / kPanels, panel = i / 4 % kPanels;
-      ptx::st_shared_v4(keys_at(kIndex) + panel * kRawPanelBytes + (valid + behind) * kRawSpanBytes + 16 * chunk,
+      ptx::st_shared_v4(keys_at(index) + panel * kRawPanelBytes + (valid + behind) * kRawSpanBytes + 16 * chunk,
                         {0, 0, 0, 0});
     }
     ptx::fence_proxy_async_shared();
@@ -156,13 +158,13 @@ struct TransposedConsumer {
   // Of the own block, a panel at a time: while wgmma multiplies one half, the other is widened.
   __device__ __forceinline__ void compute_scores(TransposedScores& scores, int first_key, bool is_last) {
     clear_behind(first_key);
-    const unsigned from = keys_at(kIndex) + (warp() * 16 + octet()) * kRawSpanBytes +
+    const unsigned from = keys_at(index) + (warp() * 16 + octet()) * kRawSpanBytes +
                           ((static_cast<unsigned>(quad()) ^ (octet() / 2 % 4)) * 16);
     const unsigned long long b = k_major_descriptor(smem + kLayout.q.offset, C.tile_m, C.swizzle);
     unsigned a[2][kStepsOfScores][4];
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel) {
-      wait_for_panel(kIndex, panel);
+      wait_for_panel(index, panel);
       const ptx::Words4 low = ptx::ld_shared_v4(from + panel * kRawPanelBytes);
       const ptx::Words4 high = ptx::ld_shared_v4(from + panel * kRawPanelBytes + 8 * kRawSpanBytes);
       const unsigned of_low[4] = {low.x, low.y, low.z, low.w}, of_high[4] = {high.x, high.y, high.z, high.w};
@@ -267,7 +269,7 @@ struct TransposedConsumer {
         float max = fmaxf(scores[4 * i + e], scores[4 * i + 2 + e]) * factor[e];
 #pragma unroll
         for (int lanes = 4; lanes < 32; lanes *= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffff, max, lanes));
-        if (octet() == 0) ptx::st_shared_f32(of_warp(maxima, kIndex, warp()) + (8 * i + 2 * quad() + e) * 4, max);
+        if (octet() == 0) ptx::st_shared_f32(of_warp(maxima, index, warp()) + (8 * i + 2 * quad() + e) * 4, max);
       }
     }
     sync_warpgroup();
@@ -277,17 +279,17 @@ struct TransposedConsumer {
       float after = before;
 #pragma unroll
       for (int i = 0; i < kWarpsOfConsumer; ++i)
-        after = fmaxf(after, ptx::ld_shared_f32(of_warp(maxima, kIndex, i) + own));
+        after = fmaxf(after, ptx::ld_shared_f32(of_warp(maxima, index, i) + own));
       const float subtrahend = after == ptx::minus_infinity() ? 0.0f : after;
-      ptx::st_shared_f32(factors(kIndex) + own, ptx::ex2(before - subtrahend));
+      ptx::st_shared_f32(factors(index) + own, ptx::ex2(before - subtrahend));
       ptx::st_shared_f32(limits() + own, (after + fmha::kSlack) / ptx::ld_shared_f32(scales() + own));
       ptx::st_shared_f32(subtrahends() + own, subtrahend);
     }
     sync_warpgroup();
   }
 
-  // Scores to P, for this warpgroup and the other one. True: references moved, O takes the factors.
-  __device__ __forceinline__ bool make_probabilities(TransposedScores& scores, int first_key, Sums& sums) const {
+  // Scores to P, for this warpgroup and the other one.
+  __device__ __forceinline__ void make_probabilities(TransposedScores& scores, int first_key, Sums& sums) const {
     fix_up(scores, first_key);
     bool is_exceeded = false;
 #pragma unroll
@@ -303,7 +305,7 @@ struct TransposedConsumer {
     const bool moves = ptx::ld_shared_u32(asked()) == pairs;
     if (moves) {
       move_references(scores);
-      rescale_sums(kIndex, sums);
+      rescale_sums(index, sums);
     }
     unsigned packed[kGroupsOfRows<C>][2];
     float of_rows[kGroupsOfRows<C>][2];
@@ -325,35 +327,28 @@ struct TransposedConsumer {
     }
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int key_of_lane = warp() * 16 + lane / 8 % 2 * 8 + lane % 8;
-    const unsigned address = swizzle_address(
-        p_swizzle(C), p_of(kIndex) + static_cast<unsigned>(key_of_lane * 2 * C.tile_m + lane / 16 * 16));
+    const unsigned address =
+        swizzle_address(p_swizzle(C), p_of(index) + static_cast<unsigned>(key_of_lane * 2 * C.tile_m + lane / 16 * 16));
 #pragma unroll
     for (int i = 0; i < kGroupsOfRows<C>; i += 2)
       ptx::stmatrix_x4(address ^ static_cast<unsigned>(16 * i), packed[i][0], packed[i][1], packed[i + 1][0],
                        packed[i + 1][1]);
-    if (thread() == 0) ptx::st_shared_u32(moved(kIndex), static_cast<unsigned>(moves));
+    if (thread() == 0) ptx::st_shared_u32(moved(index), static_cast<unsigned>(moves));
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.p_full>(smem, kIndex));
+    if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.p_full>(smem, index));
     add_sums(of_rows, sums);
-    return moves;
   }
 
   __device__ __forceinline__ void wait_for_p(int block) const {
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.p_full>(smem, block), parity());
   }
-  // The other one's P is there.
-  __device__ __forceinline__ void take(Output& output, Sums& sums) const {
-    constexpr int kOther = 1 - kIndex;
-    wait_for_p(kOther);
-    if (ptx::ld_shared_u32(moved(kOther)) == 0) return;
-    rescale_sums(kOther, sums);
-    rescale_output(kOther, output);
-  }
+  // Whether references moved with a block whose P is there: O takes the factors, and sums that the block is not in yet.
+  __device__ __forceinline__ bool has_moved(int block) const { return ptx::ld_shared_u32(moved(block)) != 0; }
 
   // O^T += V^T P^T of a block, whose P is there.
   __device__ __forceinline__ void add_values(Output& output, int block, int accumulate) const {
-    const int panel = kIndex * kPanelsOfHalf + warp();
+    const int panel = index * kPanelsOfHalf + warp();
     wait_for_panel(block, panel);
     const unsigned t = static_cast<unsigned>(quad()), g = static_cast<unsigned>(octet());
     const unsigned first = keys_at(block) + panel * kRawPanelBytes + 2 * t * kRawSpanBytes + (g / 2 ^ t) * 16 +
@@ -395,34 +390,40 @@ struct TransposedConsumer {
     ptx::wgmma_wait_group<0>();
   }
 
-  // A pair of blocks.
-  __device__ __forceinline__ void multiply(int pair, bool is_last, Output& output, Sums& sums, int accumulate) {
-    TransposedScores scores;
-    const int first_key = pair * kPairKeys + kIndex * kBlockKeys;
-    compute_scores(scores, first_key, is_last);
-    if constexpr (kIndex == 0) {
-      if (make_probabilities(scores, first_key, sums)) rescale_output(0, output);
-      wait_for_p(0);
-      add_values(output, 0, accumulate);
-      take(output, sums);
-    } else {
-      take(output, sums);
-      const bool moves = make_probabilities(scores, first_key, sums);
-      add_values(output, 0, accumulate);
-      wait_for_p(1);
-      // P of the block before is relative to the references before.
-      if (moves) rescale_output(1, output);
+  // A block of a pair, scores with the first.
+  __device__ __forceinline__ void multiply(int pair, int block, bool is_last, Output& output, Sums& sums,
+                                           int accumulate) {
+    if (block == 0) {
+      TransposedScores scores;
+      const int first_key = pair * kPairKeys + index * kBlockKeys;
+      compute_scores(scores, first_key, is_last);
+      if (index == 1) follow(output, sums);
+      make_probabilities(scores, first_key, sums);
     }
-    add_values(output, 1, 1);
+    if (index == 0 || block == 1) {
+      wait_for_p(block);
+      if (has_moved(block)) {
+        if (block != index) rescale_sums(block, sums);
+        rescale_output(block, output);
+      }
+    }
+    add_values(output, block, accumulate);
+  }
+  // The second warpgroup, before its own P is there: behind that the first one writes over the factors.
+  __device__ __forceinline__ void follow(Output& output, Sums& sums) const {
+    wait_for_p(0);
+    if (!has_moved(0)) return;
+    rescale_sums(0, sums);
+    rescale_output(0, output);
   }
 
-  // The rows' sums over both warpgroups' keys; what O is multiplied with comes to factors(kIndex). A thread has a row.
+  // The rows' sums over both warpgroups' keys; what O is multiplied with comes to factors(index). A thread has a row.
   __device__ __forceinline__ void finish_rows(const Part& part, const Sums& sums) const {
     const unsigned region = smem + kLayout.sums.offset;
     // Places that follow from these are not worth registers from part to part.
     const int row = ptx::forget(thread()), lane = row % 32;
     if (lane / 4 < kGroupsOfRows<C>)
-      ptx::st_shared_v2(of_warp(region, kIndex, row / 32) + (lane / 4 * 8 + lane % 4 * 2) * 4, __float_as_uint(sums[0]),
+      ptx::st_shared_v2(of_warp(region, index, row / 32) + (lane / 4 * 8 + lane % 4 * 2) * 4, __float_as_uint(sums[0]),
                         __float_as_uint(sums[1]));
     ptx::barrier_sync(kBarrierOfConsumers, kConsumers * kWarpgroupThreads);
     if (row < C.tile_m) {
@@ -431,8 +432,8 @@ struct TransposedConsumer {
       for (int i = 0; i < kConsumers * kWarpsOfConsumer; ++i)
         sum += ptx::ld_shared_f32(of_warp(region, 0, i) + row * 4);
       const float factor = part.slot >= 0 ? 1.0f : sum == 0.0f ? 0.0f : 1.0f / sum;
-      ptx::st_shared_f32(factors(kIndex) + row * 4, factor * descale_of<C>(p, part.sequence));
-      if (kIndex == 0) store_statistic<C>(p, part, first_row, row, reference_of(row), sum);
+      ptx::st_shared_f32(factors(index) + row * 4, factor * descale_of<C>(p, part.sequence));
+      if (index == 0) store_statistic<C>(p, part, first_row, row, reference_of(row), sum);
     }
     sync_warpgroup();
   }
@@ -447,9 +448,9 @@ struct TransposedConsumer {
       scale = fmha::Scale{p.softmax_scale * descale_of<C>(p, part.sequence)};
       ptx::mbarrier_wait_parity(barrier_at<kBarriers.q_full>(smem), q_parity);
       RowsOfQ<C>{smem + kLayout.q.offset, smem + kLayout.p.offset, scales(),
-                 ptx::forget(kIndex * kWarpgroupThreads + thread())}
+                 ptx::forget(index * kWarpgroupThreads + thread())}
           .prepare(scale.folded);
-      if (kIndex == 0 && thread() < C.tile_m) {
+      if (index == 0 && thread() < C.tile_m) {
         ptx::st_shared_f32(limits() + thread() * 4, ptx::minus_infinity());
         ptx::st_shared_f32(subtrahends() + thread() * 4, 0.0f);
       }
@@ -457,17 +458,19 @@ struct TransposedConsumer {
       ptx::fence_proxy_async_shared();
       ptx::barrier_sync(kBarrierOfConsumers, kConsumers * kWarpgroupThreads);
       Sums sums{};
-      int pair = part.begin;
+      int step = 2 * part.begin;  // a block
 #pragma unroll 1
       do {  // of a part with a pair at least
-        ++pairs;
-        multiply(pair, pair + 1 == part.end, output, sums, pair > part.begin ? 1 : 0);
+        const int block = step % 2;
+        if (block == 0) ++pairs;
+        multiply(step / 2, block, step / 2 + 1 == part.end, output, sums, step > 2 * part.begin ? 1 : 0);
+        if (block == 0) continue;
         phase = phase_of(1) ^ static_cast<unsigned>(slot_of(1) + 1 == slots(C));
         slot = slot + 2 < slots(C) ? slot + 2 : slot + 2 - slots(C);
-      } while (++pair < part.end);
+      } while (++step < 2 * part.end);
       finish_rows(part, sums);
-      rescale_output(kIndex, output);
-      store_transposed<C>(p, part, output, kIndex * (kHeadDimV / 2) + warp() * kSpanElements, first_row);
+      rescale_output(index, output);
+      store_transposed<C>(p, part, output, index * (kHeadDimV / 2) + warp() * kSpanElements, first_row);
     }
   }
 };
