@@ -120,9 +120,12 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   know_sequence<C>(p, tile, place.sequence);
   const int own = place.m * C.tile_m + row;
   if (found.parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_tile_head<C>(p, tile)) return;
+  // Of the first part, and of number 0 among the others, which lie two slots apart.
+  const long long first_row = part_row<C>(p, found.first_slot, row), zeroth_row = part_row<C>(p, 2 * before, row);
+  const int rows_apart = 2 * rows_of_slot<C>(p);
   attention::merge_row<C>(
       p.partial_o, p.partial_sums, found.parts,
-      [&](int part) { return part_row<C>(p, part == 0 ? found.first_slot : 2 * (before + part), row); },
+      [&](int part) { return part == 0 ? first_row : zeroth_row + static_cast<long long>(part) * rows_apart; },
       o_row_of<C>(p, {place.head, place.sequence}, first_query<C>(p, place.sequence), own),
       {p.lse, p.row_max, p.row_sum, p.sink, place.head * C.pack_gqa + own % C.pack_gqa}, statistic_of<C>(p, tile, own));
 }

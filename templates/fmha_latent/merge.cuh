@@ -48,9 +48,13 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
     const int row = of_cta + i * kMergeRows + threadIdx.x / 32;
     const int own = tile * C.tile_m + row;
     if (row >= rows_of_slot<C>(p) || own >= rows_of_sequence<C>(p)) return;
+    // Of the first part, and of number 0 among the others, which lie two slots of each tile apart.
+    const long long first_row = part_row<C>(p, first_slot, row);
+    const long long zeroth_row = part_row<C>(p, 2 * (before * tiles + tile), row);
+    const int rows_apart = 2 * tiles * rows_of_slot<C>(p);
     attention::merge_row<C>(
         p.partial_o, p.partial_sums, parts,
-        [&](int part) { return part_row<C>(p, part == 0 ? first_slot : 2 * ((before + part) * tiles + tile), row); },
+        [&](int part) { return part == 0 ? first_row : zeroth_row + static_cast<long long>(part) * rows_apart; },
         o_row_of<C>(p, place.sequence, own), {p.lse, nullptr, nullptr, p.sink, own},
         statistic_of<C>(p, place.sequence, own));
   }
