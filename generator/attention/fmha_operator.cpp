@@ -121,8 +121,8 @@ bool spills(const Config& c) {
   // Where a part leaves from registers, beside the next tile's first scores.
   if (fmha::shares_blocks(c)) return false;
   if (fmha::is_split(c)) {
-    const bool is_wide =
-        c.facts.head_dim == 256 || (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
+    const bool is_wide = (c.facts.head_dim == 256 && c.tile_n > 48) ||
+                         (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
     if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
   const bool is_raw = c.facts.output == Output::unnormalized;
@@ -194,6 +194,8 @@ std::span<const Tile> tiles_of(const AttentionFacts& facts) {
 bool is_modelled(const Config& c) {
   if (c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
   if (fmha::shares_blocks(c)) return true;
+  // Of dealt keys the one of 128 rows that does not spill.
+  if (fmha::has_whole_tiles(c) && c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 48) return true;
   const bool is_small = c.facts.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
                         (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
   const std::span<const Tile> tiles = tiles_of(c.facts);
