@@ -29,8 +29,8 @@
 
 namespace tessera::fmha_latent {
 
-// One copy of the code for both warpgroups: with one for each NVRTC took 1.4 times as long. Where paths meet the
-// accumulators are named (hold), so that no product is under way there: else the assembler waits for each product.
+// One copy of the code for both warpgroups, but for caches: with one for each NVRTC took 1.4 times as long. Where paths
+// meet the accumulators are named (hold), so that no product is under way there: else the assembler waits for each.
 template <Config C>
 struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
