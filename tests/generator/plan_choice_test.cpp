@@ -72,6 +72,23 @@ TEST_CASE("attention: keys are dealt where sequences may be longer than others")
   CHECK(split_kv({{"batch", "1"}, {"kv_layout", "paged"}, {"page_size", "16"}}) == SplitKv::on);
 }
 
+/// On an H200 64.4 us in place of 89.2 of 128x80, which spills, and of 67.0 of 64x64; 312.2 of 450.6 and 484.4; 419.9
+/// of 655.3 and 590.5 (bench/results/compile.md).
+TEST_CASE("attention: steps of head_dim 256 get the one tile of 128 rows that does not spill") {
+  const auto tile_of = [](const char* batch, const char* queries, const char* keys) {
+    const Fields fields{{"head_dim", "256"}, {"mask", "causal"},    {"q_layout", "ragged"}, {"kv_layout", "paged"},
+                        {"page_size", "16"}, {"split_kv", "dealt"}, {"heads_q", "16"},      {"heads_kv", "4"},
+                        {"batch", batch},    {"seqlen_q", queries}, {"seqlen_k", keys}};
+    const fmha::Config c = chosen_config<FmhaOperator>(problem_of("fmha", fields));
+    return std::array<int, 3>{c.tile_m, c.tile_n, c.stages};
+  };
+  const std::array<int, 3> kFast{128, 48, 2}, kFew{64, 64, 2};
+  CHECK(tile_of("17", "1040", "2048") == kFast);
+  CHECK(tile_of("4", "4096", "4096") == kFast);
+  CHECK(tile_of("2", "2048", "8192") == kFast);
+  CHECK(tile_of("32", "31", "4096") == kFew);  // hardly more than single queries
+}
+
 /// What an H200 took for the choice beside the best candidate, where the choice had been slower by 7 % and more: those
 /// within 3 % of the best.
 TEST_CASE("attention: the choice where others were measured to be slow") {
