@@ -164,6 +164,9 @@ struct Consumer {
   __device__ __forceinline__ int hidden_blocks(const TileIndex& tile) const {
     if constexpr (passes_tiles(C)) return schedule.hidden_blocks(warpgroup);
     if constexpr (has_pools(C)) return 0;
+    if constexpr (shares_tiles<C>()) {
+      if (!works_on(tile, warpgroup)) return blocks_of_tile(tile) - 1;
+    }
     const int begin = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup;
     if constexpr (has_first_key(C)) {
       const KeyBlocks<C> keys(p, lengths());
@@ -323,6 +326,9 @@ struct Consumer {
     if constexpr (!owns_rows(C)) write_statistics(tile);
   }
   __device__ __forceinline__ void write_statistics(const TileIndex& tile) const {
+    if constexpr (shares_tiles<C>()) {
+      if (!works_on(tile, warpgroup)) return;
+    }
     store_statistics<C>(p, tile, rows, tile.m * C.tile_m + row_in_tile());
   }
 

@@ -9,6 +9,9 @@
 // much to the last, partly filled round; it takes single tiles instead, the longest of all heads first, every second
 // round backwards, so that long and short add up.
 //
+// Beside 8-bit products tiles of equal work that do not fill the last round are shared there: several CTAs take one,
+// each for some of its warpgroups.
+//
 // Where keys are split, an item is a part of a tile's keys, and the parts of a tile follow each other.
 #pragma once
 
@@ -28,7 +31,8 @@ struct TileIndex {
   int m;          // tile along the rows
   int head;       // of Q, or of K where heads are packed, of all batches: those of one batch follow each other
   int split = 0;  // which part of its keys; where they are dealt, the slot of its parts, or -1: it is whole;
-                  // kSharesKeys: and other tiles of its sequence are worked on at the same time
+                  // kSharesKeys: and other tiles of its sequence are worked on at the same time; shares_tiles(): a
+                  // bit for each warpgroup that works on it, 0: all do
   int begin = 0;  // dealt keys: its blocks [begin, end), counted from the first that the tile needs
   int end = 0;
   // Where knows_sequence(). A tile beyond the last has the sequence behind the last, which has no queries.
@@ -126,6 +130,55 @@ struct Schedule {
     const int low = i - high * divisor;
     if (is_by_tile) return {m_tiles - 1 - high, low, split};
     return {is_paired && round % 2 == 0 ? m_tiles - 1 - low : low, high, split};
+  }
+};
+
+template <Config C>
+__device__ constexpr bool shares_tiles() {
+  const bool sees_all =
+      C.facts.mask == Mask::none && C.facts.window == Window::none && C.facts.seqused == UsedLengths::none;
+  return sees_all && transposes_v(C) && !is_split(C) && !is_ragged(C.facts) && consumer_warpgroups(C) > 1;
+}
+// Whether a warpgroup works on a tile.
+__device__ __forceinline__ bool works_on(const TileIndex& tile, int warpgroup) {
+  return tile.split == 0 || (tile.split >> warpgroup) % 2 == 1;
+}
+
+template <Config C>
+requires(shares_tiles<C>()) struct Schedule<C> {
+  const Params& p;
+  const int m_tiles;
+  const int tiles;
+  const int first_shared;  // behind full rounds
+  int sharing = 1;         // how many CTAs take one together
+
+  __device__ __forceinline__ explicit Schedule(const Params& params)
+      : p(params),
+        m_tiles((rows_of_head<C>(params) + C.tile_m - 1) / C.tile_m),
+        tiles(params.batch * tile_heads<C>(params) * m_tiles),
+        first_shared(quotient(tiles, grid()) * grid()) {
+    if (tiles > first_shared) sharing = min(quotient(grid(), tiles - first_shared), consumer_warpgroups(C));
+  }
+
+  static __device__ __forceinline__ int grid() { return static_cast<int>(gridDim.x); }
+  static __device__ __forceinline__ int item(int round) { return round * grid() + static_cast<int>(blockIdx.x); }
+
+  __device__ __forceinline__ bool has(int round) const {
+    return item(round) < first_shared + (tiles - first_shared) * sharing;
+  }
+  __device__ __forceinline__ int next(int round, const TileIndex& /*tile*/) const { return round + 1; }
+
+  // Items of one head lie side by side.
+  __device__ __forceinline__ TileIndex at(int round) const {
+    int i = item(round), warpgroups = 0;
+    if (sharing > 1 && i >= first_shared) {
+      const int width = quotient(consumer_warpgroups(C) + sharing - 1, sharing);
+      const int tile = quotient(i - first_shared, sharing);
+      warpgroups = ((1 << width) - 1) << (i - first_shared - tile * sharing) * width;
+      i = first_shared + tile;
+    }
+    const int head = quotient(i, m_tiles);
+    return {i - head * m_tiles, head, warpgroups};
   }
 };
 

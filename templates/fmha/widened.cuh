@@ -185,6 +185,9 @@ __device__ __forceinline__ void store_whole(const Params& p, const Accumulator<C
                                             int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
   const int index = q.slot() * row_groups(C) + warpgroup;
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index));
+  if constexpr (shares_tiles<C>()) {
+    if (!works_on(tile, warpgroup)) return;
+  }
   store_rows<C>(p, output, tile, row);
 }
 

@@ -51,6 +51,19 @@ TEST_CASE("e4m3 attention: sums are promoted, at every width of a step") {
   }
 }
 
+TEST_CASE("e4m3 attention: CTAs share the tiles of a last round that is not full") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  Fmha problem = of_e4m3(64);
+  problem.tile_m = 192;
+  problem.tile_n = 64;
+  testing::check_narrow(problem, {1, 5, 1, 180, 200, 64}, *compiler, {.num_sms = 4});  // one tile by three CTAs
+  testing::check_narrow(problem, {2, 1, 1, 400, 200, 64}, *compiler, {.num_sms = 4});  // two tiles by two each
+  problem.tile_m = 128;
+  problem.output = Output::unnormalized;
+  testing::check_narrow(problem, {1, 3, 1, 250, 200, 64}, *compiler, {.num_sms = 4});
+}
+
 TEST_CASE("e4m3 attention: sums of 256 columns are kept as f16, beside one slot of V as it was loaded") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
