@@ -144,7 +144,9 @@ TESSERA_HD constexpr int b_scale_floats(const Config& c) { return scale_floats(b
 // those of a thread beside each other. Large tiles of many rows: few need them sooner, and get copies into the slots.
 TESSERA_HD constexpr bool joins_factors(const Config& c) {
   return a_scale_block(c) == ScaleBlock::of_row && b_scale_block(c) == ScaleBlock::square && !is_gathered(c) &&
-         consumer_warpgroups(c) >= 2 && blocks(c) * c.tile_n > 128 && c.box_m >= kMostBoxRows;
+         c.box_m >= kMostBoxRows &&
+         (consumer_warpgroups(c) == 2 ? blocks(c) * c.tile_n > kScaleBlock
+                                      : consumer_warpgroups(c) == 3 && c.tile_n == kScaleBlock);
 }
 // Places in a square where tiles of `extent` rows begin are multiples of this.
 TESSERA_HD constexpr int unit_of_offsets(int extent) {
@@ -254,7 +256,8 @@ TESSERA_HD constexpr int panels_across(const Config& c) {
 // Slots in which a warpgroup stages panels of D: two in turn. Products with factors of blocks have one for each panel
 // of a tile of 16-bit D, which then takes two barriers in place of two a panel.
 TESSERA_HD constexpr bool stages_whole_tile(const Config& c) {
-  return has_scale_blocks(c) && !is_swapped(c) && c.split_k == 1 && consumer_warpgroups(c) == 2 &&
+  return has_scale_blocks(c) && !is_swapped(c) && c.split_k == 1 &&
+         (consumer_warpgroups(c) == 2 || (consumer_warpgroups(c) == 3 && joins_factors(c))) &&
          dtype_bytes(c.facts.d_dtype) == 2 && panel_columns(c) == 64 && rest_columns(c) == 0;
 }
 TESSERA_HD constexpr int staging_slots(const Config& c) {
@@ -324,9 +327,11 @@ TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
 }
 
 // Addresses and loop state beside the accumulators; with fewer ptxas spills. (With scale blocks they were tried with as
-// many as the consumers have. A dual gate of 128 rows a warpgroup by 192 columns spilled with 40.)
+// many as the consumers have. A dual gate of 128 rows a warpgroup by 192 columns spilled with 40. Three warpgroups that
+// find products of factors leave few, and need no more where D is of 16 bits.)
 TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) {
   if (is_dual(c) && blocks(c) > 1) return 44;
+  if (joins_factors(c) && consumer_warpgroups(c) == 3 && stages_whole_tile(c)) return 24;
   return has_scale_blocks(c) ? 32 : 36;
 }
 
