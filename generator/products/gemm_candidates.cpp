@@ -179,6 +179,9 @@ constexpr Shape kShapes[] = {
     {64, 128, 2, 1, 2, kCooperative},  {128, 128, 1, 2, 2, kCooperative}, {128, 128, 1, 2, 4, kCooperative},
     {128, 192, 2, 1, 2, kCooperative}};
 
+// The same of products with factors of blocks, where a warpgroup's sums leave registers beside those of a step.
+constexpr Shape kShapesScaled[] = {{192, 128, 1, 1, 1, kCooperative}};
+
 // With swap_ab; tile_n follows from the rows of D.
 constexpr Shape kSwapped[] = {
     {128, 0, 1, 1, 1, kCooperative}, {64, 0, 1, 1, 1, kCooperative},  {64, 0, 1, 1, 2, kCooperative},
@@ -365,6 +368,8 @@ std::vector<Config> GemmOperator::candidates(const Gemm& product) {
   if (is_shared) add_every_width(problem, kEveryWidthShared, every_width(extent_or(problem.n, kWidest)), list);
   for (const Shape& shape : kShapes) add(problem, shape, list);
   const bool is_scaled = problem.a_scale_block != ScaleBlock::none;
+  if (is_scaled)
+    for (const Shape& shape : kShapesScaled) add(problem, shape, list);
   if (is_scaled && problem.m == kNarrow && problem.grouping == Grouping::none && problem.gate == Gate::none)
     add(problem, kScaledShared, list);
   if (problem.swap_ab == SwapAb::on || (dtype_bytes(problem.d_dtype) == 2 && problem.m >= 0)) {

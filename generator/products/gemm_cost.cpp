@@ -33,6 +33,9 @@ constexpr double kScaledAloneFactor = 1.98;       // and what is added has facto
 constexpr double kScaledFactor = 1.08;            // of those whose sums are multiplied by factors of blocks
 constexpr double kScaledOneBlockFactor = 1.17;    // the same where two warpgroups have a small block each
 constexpr double kJoinedOneBlockFactor = 1.05;    // and where they find products of factors
+constexpr double kJoinedTwoBlocksFactor = 1.06;   // the same of two blocks each
+constexpr double kJoinedThreeFactor = 0.98;       // and of three warpgroups
+constexpr double kJoinedThreeTileCycles = 800;    // and more of their tiles: each stores its part
 constexpr double kJoinedCutFactor = 1.12;         // more of that where a square begins anywhere among columns
 constexpr double kScaledPartCycles = 1400;        // of a launch with factors of blocks, for each part of k beyond two
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
@@ -228,9 +231,10 @@ const Rates& rates_of(const Config& c, double k) {
 }
 
 /// Whether columns of a tile have factors of their own, or a square begins anywhere among them but in the middle of
-/// one; or three warpgroups take turns.
+/// one; or three warpgroups take turns, which find no products of factors.
 bool is_slowly_scaled(const Config& c) {
-  if (gemm::b_scale_block(c) == ScaleBlock::of_row || gemm::consumer_warpgroups(c) == 3) return true;
+  if (gemm::b_scale_block(c) == ScaleBlock::of_row) return true;
+  if (gemm::consumer_warpgroups(c) == 3) return !gemm::joins_factors(c);
   if (gemm::joins_factors(c) && gemm::blocks(c) == 1) return false;
   return c.tile_n % (kScaleBlock / 2) != 0 && kScaleBlock % c.tile_n != 0;
 }
@@ -248,9 +252,11 @@ double tensor_cycles(const Rates& rates, const Config& c) {
   const double promoted = tensor * (is_alone ? alone : kPromotedFactor);
   if (!gemm::has_scale_blocks(c)) return promoted;
   const double one_block = !gemm::joins_factors(c)             ? kScaledOneBlockFactor
+                           : gemm::consumer_warpgroups(c) == 3 ? kJoinedThreeFactor
                            : c.tile_n % (kScaleBlock / 2) != 0 ? kJoinedOneBlockFactor * kJoinedCutFactor
                                                                : kJoinedOneBlockFactor;
-  const double fast = !is_alone && gemm::blocks(c) == 1 ? one_block : kScaledFactor;
+  const double two_blocks = gemm::joins_factors(c) && !is_alone ? kJoinedTwoBlocksFactor : kScaledFactor;
+  const double fast = !is_alone && gemm::blocks(c) == 1 ? one_block : two_blocks;
   const double scaled = promoted * (is_slowly_scaled(c) ? kSlowScaledFactor : fast);
   if (c.facts.gate == Gate::none || gemm::is_ping_pong(c)) return scaled;
   if (c.tile_m > gemm::kBlockRows) return std::max(kScaledStepCycles, scaled);
@@ -269,7 +275,8 @@ double store_cycles(const Config& c, double pitch, double used) {
   const double bytes = 1.0 * c.tile_m * gemm::stored_columns_of_d(c) * dtype_bytes(c.facts.d_dtype);
   const double panels = gemm::blocks(c) * gemm::panels_across(c);
   const double written = bytes * used / kWriteBytesPerCycle * by_alignment(pitch, kWriteSplitShare, kWriteSectorShare);
-  return kTileCycles +
+  const bool is_of_three = gemm::joins_factors(c) && gemm::consumer_warpgroups(c) == 3;
+  return kTileCycles + (is_of_three ? kJoinedThreeTileCycles : 0) +
          smooth_max<kLook>({bytes / kStoreBytesPerCycle + panels * kPanelCycles, written}, kStepSharpness);
 }
 

@@ -325,6 +325,40 @@ TEST_CASE("products with factors of blocks: what is refused, and what a launch a
                                           "ceil_div(k, 128))"});
 }
 
+TEST_CASE("products with factors of blocks: of many rows the tiles that an H200 was fastest with, or nearly") {
+  struct Choice {
+    const char *grouping, *l, *m, *n, *k;
+    int tile_m, tile_n;
+  };
+  for (const Choice& choice : {Choice{"none", "1", "4096", "7168", "16384", 256, 128},
+                               {"none", "1", "4096", "4096", "7168", 256, 128},
+                               {"none", "1", "4096", "2112", "7168", 192, 128},
+                               {"none", "1", "4096", "576", "7168", 128, 144},
+                               {"none", "1", "4096", "24576", "1536", 128, 192},
+                               {"none", "1", "4096", "32768", "512", 128, 192},
+                               {"none", "1", "4096", "7168", "2048", 256, 128},
+                               {"contiguous", "4", "32768", "4096", "7168", 192, 128},
+                               {"contiguous", "8", "32768", "4096", "7168", 192, 128},
+                               {"contiguous", "4", "32768", "7168", "2048", 128, 192},
+                               {"contiguous", "8", "32768", "7168", "2048", 128, 192}}) {
+    CAPTURE(choice.l);
+    CAPTURE(choice.n);
+    CAPTURE(choice.k);
+    const gemm::Config c = config({{"dtype", "e4m3"},
+                                   {"a_scale_block", "1x128"},
+                                   {"b_scale_block", "128x128"},
+                                   {"grouping", choice.grouping},
+                                   {"l", choice.l},
+                                   {"m", choice.m},
+                                   {"n", choice.n},
+                                   {"k", choice.k}});
+    CHECK(!gemm::is_swapped(c));
+    CHECK(gemm::joins_factors(c));
+    CHECK(std::pair(c.tile_m, c.tile_n) == std::pair(choice.tile_m, choice.tile_n));
+    CHECK(gemm::multicast_size(c) == 1);
+  }
+}
+
 TEST_CASE("an e4m3 d with factors: tiles, what is refused, and what a launch asks for") {
   const auto with = [&](const Fields& others) {
     Fields fields{{"d_dtype", "e4m3"}, {"d_scale_block", "1x128"}};
