@@ -374,13 +374,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_types(const Config& c) {
   return {};
 }
 
-TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
-  // Sums of a step apart leave no registers for more rows.
-  const int most_rows = has_factors(c) ? kMostFewRows / 2 : kMostFewRows;
-  if ((c.tile_m != 8 && c.tile_m != 16 && c.tile_m != kMostFewRows) || c.tile_m > most_rows)
-    return {Rule::rows_not_supported, c.tile_m, most_rows};
-  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256 && !(c.tile_n == 384 && c.tile_m == 8))
-    return {Rule::tile_n_not_supported, c.tile_n, c.tile_m == 8 ? 384 : 256};
+// Where units have rings of their own: slots, parts of k, memory.
+TESSERA_HD constexpr Verdict<Rule> why_invalid_rings(const Config& c) {
   if (c.stages < 2 || c.stages > kMaxDirectStages) return {Rule::stages_out_of_range, c.stages, kMaxDirectStages};
   if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
   if (c.split_k < 1 || c.split_k > kMaxDirectSplit) return {Rule::split_k_out_of_range, c.split_k, kMaxDirectSplit};
@@ -390,17 +385,21 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
   return {};
 }
 
+TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
+  // Sums of a step apart leave no registers for more rows.
+  const int most_rows = has_factors(c) ? kMostFewRows / 2 : kMostFewRows;
+  if ((c.tile_m != 8 && c.tile_m != 16 && c.tile_m != kMostFewRows) || c.tile_m > most_rows)
+    return {Rule::rows_not_supported, c.tile_m, most_rows};
+  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256 && !(c.tile_n == 384 && c.tile_m == 8))
+    return {Rule::tile_n_not_supported, c.tile_n, c.tile_m == 8 ? 384 : 256};
+  return why_invalid_rings(c);
+}
+
 TESSERA_HD constexpr Verdict<Rule> why_invalid_team(const Config& c) {
   if (c.tile_m < 8 || c.tile_m % 8 != 0) return {Rule::tile_m_not_supported, c.tile_m, 256};
   if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256 && c.tile_n != 384 && c.tile_n != 512)
     return {Rule::tile_n_not_supported, c.tile_n, 512};
-  if (c.stages < 2 || c.stages > kMaxDirectStages) return {Rule::stages_out_of_range, c.stages, kMaxDirectStages};
-  if (c.stages % k_groups(c) != 0 || c.stages < 2 * k_groups(c)) return {Rule::stages_of_groups, c.stages, k_groups(c)};
-  if (c.split_k < 1 || c.split_k > kMaxDirectSplit) return {Rule::split_k_out_of_range, c.split_k, kMaxDirectSplit};
-  if (c.raster < 1 || c.raster > 1024) return {Rule::raster_out_of_range, c.raster, 1024};
-  const int bytes = smem_layout(c).total_bytes;
-  if (bytes > kMaxSmemBytes) return {Rule::shared_memory_exceeded, bytes, kMaxSmemBytes};
-  return {};
+  return why_invalid_rings(c);
 }
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid(const Config& c) {
