@@ -38,17 +38,20 @@ double packed_scale_value(OperandType type, std::uint8_t code) {
   return std::ldexp(1 + (code & 7) / 8.0, exponent - kPackedUe4m3Bias);
 }
 
-unsigned code_at(OperandType type, std::uint32_t word, const WeightPlace& place) {
-  if (type == OperandType::int4) return word >> (16 * place.half + 4 * place.reg) & 15;
-  unsigned code = 0;
-  for (int bit = 0; bit < 4; ++bit) code |= (word >> code_bit(place.reg, place.half, bit) & 1) << bit;
-  return code;
-}
-
 std::uint32_t word_at(const std::byte* block, int word) {
   std::uint32_t value = 0;
   std::memcpy(&value, block + 4 * word, 4);
   return value;
+}
+unsigned code_at(OperandType type, const std::byte* block, const WeightPlace& place) {
+  const bool is_second = place.word % 2 != 0;
+  const int first = place.word - (is_second ? 1 : 0);
+  unsigned code = 0;
+  for (int bit = 0; bit < 4; ++bit) {
+    const PlacedCode placed = placed_code(type, 1u << bit, is_second, place.reg, place.half);
+    if (((word_at(block, first) & placed.first) | (word_at(block, first + 1) & placed.second)) != 0) code |= 1u << bit;
+  }
+  return code;
 }
 void add_to_word(std::byte* block, int word, std::uint32_t bits) {
   const std::uint32_t value = word_at(block, word) | bits;
@@ -67,7 +70,7 @@ const std::byte* scales_of(const std::byte* block) { return block + kWeightCodeB
 double weight_at(const WeightFacts& facts, const std::byte* block, int row, int column) {
   const PackedWeights& w = facts.weights;
   const WeightPlace place = weight_place(row, column);
-  const unsigned code = code_at(w.type, word_at(block, place.word), place);
+  const unsigned code = code_at(w.type, block, place);
   const int at = scale_place(w, row, column / w.group);
   if (w.type != OperandType::int4)
     return static_cast<double>(decode_value(ValueType::e2m1, static_cast<std::uint8_t>(code))) *
@@ -149,7 +152,11 @@ Tensor pack_weights(const WeightRows& rows) {
         if (!source.is_inside(row, column)) continue;
         const WeightPlace place =
             weight_place(static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth));
-        add_to_word(block, place.word, placed_code(w.type, source.code(batch, row, column), place.reg, place.half));
+        const bool is_second = place.word % 2 != 0;
+        const PlacedCode placed =
+            placed_code(w.type, source.code(batch, row, column), is_second, place.reg, place.half);
+        add_to_word(block, place.word - (is_second ? 1 : 0), placed.first);
+        add_to_word(block, place.word + (is_second ? 0 : 1), placed.second);
       }
   return packed;
 }

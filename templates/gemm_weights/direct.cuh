@@ -164,7 +164,8 @@ struct DirectConsumer {
 #pragma unroll
     for (int i = 0; i < kDirectParts; ++i) {
       unsigned a[4];
-      widen_step<C, kStep>(word_of<kStep % kStepsOfHalf>(codes.codes[i]), scales[i], a);
+      constexpr int kFirst = kStep % kStepsOfHalf / 2 * 2;  // of the pair of words
+      widen_step<C, kStep>(word_of<kFirst>(codes.codes[i]), word_of<kFirst + 1>(codes.codes[i]), scales[i], a);
 #pragma unroll
       for (int j = 0; j < kOctets; ++j) ptx::mma_m16n8k16<a_dtype(C)>(sums.of[i][j], a, b[j][0], b[j][1]);
     }

@@ -16,7 +16,7 @@ namespace tessera::gemm_weights {
 // Of the sums: with the factors of both operands, and what the weights' own scales leave out.
 template <Config C>
 __device__ __forceinline__ float factor_of(const Params& p) {
-  float alpha = p.alpha * static_cast<float>(1ull << packed_exponent(C.facts.b_type));
+  float alpha = p.alpha * left_out_factor(weights(C), a_dtype(C));
   if (is_widened(C) && p.scale_a != nullptr) alpha *= *p.scale_a;
   if ((is_widened(C) || C.facts.b_type == OperandType::nvfp4) && p.scale_b != nullptr) alpha *= *p.scale_b;
   return alpha;

@@ -2,10 +2,12 @@
 // e2m1 whose exponent and mantissa stand where the wider type has the low bits of its exponent and the high one of its
 // mantissa is that type's number, subnormal ones among them, times a power of two; a multiplication with the scale,
 // which has the rest of that power in it, makes the weight. All of it is exact. An int4 is put behind a number whose
-// last place is one, which is taken off it with the zero point, exactly; the multiplication with its scale rounds.
+// last place is one, which is taken off it with the zero point, exactly; the multiplication with its scale rounds. In
+// bf16 without zero points both are one FMA of a subnormal number (fuses_middle()).
 //
 // Products of few rows are limited by how many instructions a multiprocessor issues beside by memory, so the codes lie
-// such that most registers need one rotation and one mask.
+// such that a register needs one rotation and one mask, but for one, of two words, which needs half an instruction
+// more.
 #pragma once
 
 #include "ptx/narrow.cuh"
@@ -25,18 +27,21 @@ __device__ __forceinline__ unsigned rotated(unsigned word) {
   }
 }
 
-// Register kR of an instruction, without its scale. f16 has exponent and mantissa three bits higher than bf16.
-template <DType kDType, int kR>
+// To the left by kBits: no rotation where what leaves the word is masked out.
+template <int kBits>
+__device__ __forceinline__ unsigned shifted(unsigned word) {
+  return kBits <= 6 ? word << kBits : rotated<kBits>(word);
+}
+// A register of an instruction, which lies kBits to the right, without its scale. f16 has exponent and mantissa three
+// bits higher than bf16.
+template <DType kDType, int kBits>
 __device__ __forceinline__ unsigned widen_e2m1(unsigned word) {
-  constexpr int kExponent = code_rotation(kR, 1), kMantissa = code_rotation(kR, 0);
-  if constexpr (kDType == DType::bf16) {
-    if constexpr (kR != 3) return (kR == 1 ? word << kExponent : rotated<kExponent>(word)) & 0x81C081C0u;
-    return (rotated<kExponent>(word) & 0x81808180u) | ((word << kMantissa) & 0x00400040u);
-  } else {
-    const unsigned sign = rotated<kExponent>(word) & 0x80008000u, exponent = rotated<kExponent + 3>(word);
-    if constexpr (kR != 3) return sign | (exponent & 0x0E000E00u);
-    return sign | (exponent & 0x0C000C00u) | ((word << (kMantissa + 3)) & 0x02000200u);
-  }
+  if constexpr (kDType == DType::bf16) return shifted<kBits>(word) & 0x81C081C0u;
+  return (shifted<kBits>(word) & 0x80008000u) | (rotated<kBits + 3>(word) & 0x0E000E00u);
+}
+// What two words leave over: their register 3.
+__device__ __forceinline__ unsigned left_over(unsigned first, unsigned second) {
+  return ptx::select_bits(kLeftOfFirst, first, second << kShiftOfSecond);
 }
 
 // Words of a thread's two rows: scales, or zero points.
@@ -75,50 +80,69 @@ struct BlockScales {
     // The assembler does not know that shared memory's addresses are small: of two constants it would take one in an
     // instruction of its own.
     magic = 0x10001u * int4_magic(kDType) | from_pairs >> 31;
+    if constexpr (fuses_middle(C)) {
+      fuse(scales.x, zeros.x);
+      if constexpr (kWeights.group < 128) fuse(scales.y, zeros.y);
+      if constexpr (kWeights.group < 64) fuse(scales.z, zeros.z);
+      if constexpr (kWeights.group < 64) fuse(scales.w, zeros.w);
+    }
     if constexpr (kWeights.has_zeros) zeros = load_pair<pair_scale_bytes(kWeights)>(from + pair_scale_bytes(kWeights));
   }
 
+  // A word of scales as the FMA takes it, and of what it takes off.
+  static __device__ __forceinline__ void fuse(unsigned& scale, unsigned& middle) {
+    scale = ptx::mul_x2<DType::bf16>(scale, 0x10001u * kScaleOfFused);
+    middle = ptx::mul_x2<DType::bf16>(scale, 0x10001u * kMiddleOfFused);
+  }
+
+  // Two scales are one word, each of which multiplies pairs of weights: of two groups of k, or (int4) of both rows.
   template <int kRow, int kStep>
   __device__ __forceinline__ unsigned scale() const {
     constexpr int kHalf = kStep / kStepsOfHalf, kInHalf = kStep % kStepsOfHalf;
     if constexpr (kWeights.type == OperandType::nvfp4) {
-      const unsigned code = ptx::prmt(word_of<2 * kHalf + kRow>(scales), 0, 0x4040 + 0x0101 * kInHalf);
-      return kDType == DType::bf16 ? code * 16 + 0x70007000u : code * 128;
+      const unsigned codes = ptx::prmt(word_of<2 * kHalf + kRow>(scales), 0, kInHalf < 2 ? 0x4140 : 0x4342);
+      return ptx::both_halves<kInHalf % 2>(kDType == DType::bf16 ? codes * 16 + 0x70007000u : codes * 128);
     } else if constexpr (kWeights.type == OperandType::mxfp4) {
-      const unsigned code = ptx::prmt(word_of<kHalf>(scales), 0, 0x4040 + 0x0101 * (2 * kRow + kInHalf / 2));
-      return code * 128 + 0x2F002F00u;  // 2^(code - 127 + 126 - 32)
+      const unsigned codes = ptx::prmt(word_of<kHalf>(scales), 0, kRow == 0 ? 0x4140 : 0x4342);
+      return ptx::both_halves<kInHalf / 2>(codes * 128 + 0x2F002F00u);  // 2^(code - 127 + 126 - 32)
     } else {
-      return ptx::prmt(word_of<kStep * 16 / kWeights.group>(scales), 0, kRow == 0 ? 0x1010 : 0x3232);
+      return ptx::both_halves<kRow>(word_of<kStep * 16 / kWeights.group>(scales));
     }
   }
 
-  // What a code of int4 with the magic number in front of it is too large by.
+  // What a code of int4 with the magic number in front of it is too large by; fused, what is added to its product.
   template <int kRow, int kStep>
   __device__ __forceinline__ unsigned zero() const {
-    if constexpr (kWeights.has_zeros)
-      return ptx::prmt(word_of<kStep * 16 / kWeights.group>(zeros), 0, kRow == 0 ? 0x1010 : 0x3232);
+    if constexpr (kWeights.has_zeros || fuses_middle(C))
+      return ptx::both_halves<kRow>(word_of<kStep * 16 / kWeights.group>(zeros));
     return 0x10001u * (int4_magic(kDType) + kMiddleOfInt4);
   }
 };
 
 template <Config C, int kStep, int kR>
-__device__ __forceinline__ unsigned widen_register(unsigned word, const BlockScales<C>& scales) {
+__device__ __forceinline__ unsigned widen_register(unsigned first, unsigned second, const BlockScales<C>& scales) {
   constexpr DType kDType = a_dtype(C);
-  const unsigned scale = scales.template scale<kR % 2, kStep>();
+  constexpr bool kIsSecond = kStep % 2 != 0;
+  const unsigned scale = scales.template scale<kR % 2, kStep>(), own = kIsSecond ? second : first;
   if constexpr (is_e2m1(C.facts.b_type)) {
-    return ptx::mul_x2<kDType>(widen_e2m1<kDType, kR>(word), scale);
+    const unsigned word = kR == 3 ? left_over(first, second) : own;
+    return ptx::mul_x2<kDType>(widen_e2m1<kDType, code_rotation(kIsSecond, kR)>(word), scale);
   } else {
-    const unsigned number = ((word >> (4 * kR)) & 0x000F000Fu) | scales.magic;
+    const unsigned codes = (own >> (4 * kR)) & 0x000F000Fu;
+    if constexpr (fuses_middle(C)) return ptx::fma_bf16x2(codes, scale, scales.template zero<kR % 2, kStep>());
+    const unsigned number = codes | scales.magic;
     return ptx::mul_x2<kDType>(ptx::sub_x2<kDType>(number, scales.template zero<kR % 2, kStep>()), scale);
   }
 }
 
+// Of a pair of words, the step's own is the first where the step is even.
 template <Config C, int kStep>
-__device__ __forceinline__ void widen_step(unsigned word, const BlockScales<C>& scales, unsigned (&out)[4]) {
-  out[0] = widen_register<C, kStep, 0>(word, scales);
-  out[1] = widen_register<C, kStep, 1>(word, scales);
-  out[2] = widen_register<C, kStep, 2>(word, scales);
-  out[3] = widen_register<C, kStep, 3>(word, scales);
+__device__ __forceinline__ void widen_step(unsigned first, unsigned second, const BlockScales<C>& scales,
+                                           unsigned (&out)[4]) {
+  out[0] = widen_register<C, kStep, 0>(first, second, scales);
+  out[1] = widen_register<C, kStep, 1>(first, second, scales);
+  out[2] = widen_register<C, kStep, 2>(first, second, scales);
+  out[3] = widen_register<C, kStep, 3>(first, second, scales);
 }
 
 // What a thread has of a block, as it lies in shared memory.
@@ -136,10 +160,11 @@ struct PackedBlock {
 
   template <int kHalf>
   __device__ __forceinline__ void widen(unsigned (&out)[kStepsOfHalf][4]) const {
-    widen_step<C, kHalf * kStepsOfHalf>(codes[kHalf].x, scales, out[0]);
-    widen_step<C, kHalf * kStepsOfHalf + 1>(codes[kHalf].y, scales, out[1]);
-    widen_step<C, kHalf * kStepsOfHalf + 2>(codes[kHalf].z, scales, out[2]);
-    widen_step<C, kHalf * kStepsOfHalf + 3>(codes[kHalf].w, scales, out[3]);
+    const ptx::Words4& of = codes[kHalf];
+    widen_step<C, kHalf * kStepsOfHalf>(of.x, of.y, scales, out[0]);
+    widen_step<C, kHalf * kStepsOfHalf + 1>(of.x, of.y, scales, out[1]);
+    widen_step<C, kHalf * kStepsOfHalf + 2>(of.z, of.w, scales, out[2]);
+    widen_step<C, kHalf * kStepsOfHalf + 3>(of.z, of.w, scales, out[3]);
   }
 };
 

@@ -58,25 +58,35 @@ struct Source {
   }
 };
 
-// Word `index` of the codes: of a thread of the multiplying warpgroup, for 16 of k.
+// What a register of a step of 16 of k has in the word `is_second` of its pair.
+template <Config C>
+__device__ __forceinline__ unsigned placed_codes(const Source<C>& source, int row, int column, int step, int r,
+                                                 bool is_second) {
+  const int of_row = row + r % 2 * 8, of_column = column + step * 16 + r / 2 * 8;
+  const unsigned codes = source.pair(of_row, of_column);
+  bool is_zero = false;
+  if constexpr (C.format == WeightFormat::nvfp4) is_zero = (source.scale(of_row, of_column) & 0x7f) == 0;
+  unsigned word = 0;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const unsigned code = codes >> (4 * i) & 15;
+    const PlacedCode placed = placed_code(operand_type(C.format), is_zero ? code & 8 : code, step % 2 != 0, r, i);
+    word |= is_second ? placed.second : placed.first;
+  }
+  return word;
+}
+
+// Word `index` of the codes: of a thread of the multiplying warpgroup, for 16 of k, and a part of what its pair shares.
 template <Config C>
 __device__ __forceinline__ unsigned code_word(const Source<C>& source, int first_row, int first_column, int index) {
   const int step = index % 4, thread = index / 4 % 128, half = index / 512;
   const int row = first_row + thread / 32 * 16 + thread % 32 / 4;
-  const int column = first_column + half * kWeightHalf + step * 16 + thread % 4 * 2;
+  const int column = first_column + half * kWeightHalf + thread % 4 * 2;
+  const bool is_second = step % 2 != 0;
   unsigned word = 0;
+  if constexpr (C.format != WeightFormat::int4) word = placed_codes<C>(source, row, column, step ^ 1, 3, is_second);
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    const int of_row = row + r % 2 * 8, of_column = column + r / 2 * 8;
-    const unsigned codes = source.pair(of_row, of_column);
-    bool is_zero = false;
-    if constexpr (C.format == WeightFormat::nvfp4) is_zero = (source.scale(of_row, of_column) & 0x7f) == 0;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const unsigned code = codes >> (4 * i) & 15;
-      word |= placed_code(operand_type(C.format), is_zero ? code & 8 : code, r, i);
-    }
-  }
+  for (int r = 0; r < 4; ++r) word |= placed_codes<C>(source, row, column, step, r, is_second);
   return word;
 }
 

@@ -18,6 +18,13 @@ __device__ __forceinline__ unsigned mul_x2(unsigned a, unsigned b) {
   return product;
 }
 
+// PTX ISA "fma", PTX 7.0, sm_80. Rounded once, to nearest even; subnormal numbers kept.
+__device__ __forceinline__ unsigned fma_bf16x2(unsigned a, unsigned b, unsigned c) {
+  unsigned sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+
 // PTX ISA "sub", PTX 7.8, sm_90 (bf16x2); PTX 4.2, sm_53 (f16x2). Nearest even.
 template <DType kDType>
 __device__ __forceinline__ unsigned sub_x2(unsigned a, unsigned b) {
@@ -29,6 +36,19 @@ __device__ __forceinline__ unsigned sub_x2(unsigned a, unsigned b) {
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
   }
   return difference;
+}
+
+// PTX ISA "mov", PTX 1.0, sm_20. A half of a word in both: products and differences of pairs take it as it is, without
+// an instruction of the machine.
+template <int kHalf>
+__device__ __forceinline__ unsigned both_halves(unsigned word) {
+  unsigned both;
+  if constexpr (kHalf == 0) {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {low, low};\n}" : "=r"(both) : "r"(word));
+  } else {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}" : "=r"(both) : "r"(word));
+  }
+  return both;
 }
 
 // PTX ISA "mov", PTX 1.0, sm_20. Two registers side by side: no instruction of the machine.

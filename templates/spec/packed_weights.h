@@ -8,8 +8,10 @@
 // has the codes of four registers:
 //
 //   e2m1   where few instructions put it into bf16: register 0 has its codes in place, sign in bit 15 and exponent and
-//          mantissa in bits 8..6; rotating the word to the left by 4 does that for register 1, by 10 for register 2, by
-//          14 for sign and exponent of register 3, by 6 for its mantissa. These fill a word (no four rotations do)
+//          mantissa in bits 8..6; rotating the word to the left by 4 does that for register 1, by 10 for register 2.
+//          What is left of a word, bits 10, 9, 1 and 0 of each half, and those of the next one (words in pairs, for 32
+//          of k) shifted to the left by 2 are one word, which rotated by 6 has register 3 of the first one in place, by
+//          12 that of the second. (No four rotations fill a word of its own)
 //   int4   register r in bits 4 r + 3 .. 4 r of each half, as 0 to 15: of two's complement plus 8
 //
 // Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
@@ -56,25 +58,38 @@ TESSERA_HD constexpr int weight_block_bytes(const PackedWeights& w) {
   return kWeightCodeBytes + kWeightPairs * pair_bytes(w);
 }
 
-// Where a word has bit `bit` of an e2m1 (3: sign, 0: mantissa) of register r, half `half`.
-TESSERA_HD constexpr int code_rotation(int r, int bit) {
-  return r == 0 ? 0 : r == 1 ? 4 : r == 2 ? 10 : bit == 0 ? 6 : 14;
+// How far to the left a word is rotated that has register r of an e2m1 in place: its own word, or for register 3 what a
+// pair of words leaves over, of which the first one has these bits.
+TESSERA_HD constexpr int code_rotation(bool is_second, int r) {
+  return r == 0 ? 0 : r == 1 ? 4 : r == 2 ? 10 : is_second ? 12 : 6;
 }
-TESSERA_HD constexpr int code_bit(int r, int half, int bit) {
-  const int in_bf16 = bit == 3 ? 15 : 6 + bit;
-  return (32 + 16 * half + in_bf16 - code_rotation(r, bit)) % 32;
-}
-// A code in its word.
-TESSERA_HD constexpr unsigned placed_code(OperandType type, unsigned code, int r, int half) {
-  if (!is_e2m1(type)) return code << (16 * half + 4 * r);
-  unsigned word = 0;
-  for (int bit = 0; bit < 4; ++bit) word |= (code >> bit & 1u) << code_bit(r, half, bit);
-  return word;
+inline constexpr unsigned kLeftOfFirst = 0x06030603;
+inline constexpr int kShiftOfSecond = 2;
+// A code in its pair of words.
+struct PlacedCode {
+  unsigned first = 0;
+  unsigned second = 0;
+};
+TESSERA_HD constexpr PlacedCode placed_code(OperandType type, unsigned code, bool is_second, int r, int half) {
+  PlacedCode placed;
+  for (int bit = 0; bit < 4; ++bit) {
+    if ((code >> bit & 1u) == 0) continue;
+    const int in_bf16 = bit == 3 ? 15 : 6 + bit;
+    const int at =
+        is_e2m1(type) ? (32 + 16 * half + in_bf16 - code_rotation(is_second, r)) % 32 : 16 * half + 4 * r + bit;
+    const bool is_left_over = is_e2m1(type) && r == 3;
+    if (is_left_over ? (kLeftOfFirst >> at & 1u) != 0 : !is_second) {
+      placed.first |= 1u << at;
+    } else {
+      placed.second |= 1u << (is_left_over ? at - kShiftOfSecond : at);
+    }
+  }
+  return placed;
 }
 
 // A weight's place in its block: row 0 to 63, k 0 to 127.
 struct WeightPlace {
-  int word = 0;  // of four bytes
+  int word = 0;  // of four bytes: odd ones are the second of a pair
   int half = 0;  // of the word
   int reg = 0;   // whose code it is among the half's
 };
@@ -116,10 +131,24 @@ TESSERA_HD constexpr unsigned packed_ue4m3(unsigned code) {
   return static_cast<unsigned>(kPackedUe4m3Bias - 9 + top) << 3 | mantissa;
 }
 
+// int4 without zero points in bf16: a code in a register's low bits is a subnormal number, 2^-133 times the code, and
+// an FMA takes 8 times the scale off its product with the scale, which rounds as one multiplication would.
+TESSERA_HD constexpr bool fuses_middle(const PackedWeights& w, DType dtype) {
+  return w.type == OperandType::int4 && !w.has_zeros && dtype == DType::bf16;
+}
+inline constexpr unsigned kScaleOfFused = 0x6080;   // bf16: 2^66, by which scales are multiplied first
+inline constexpr unsigned kMiddleOfFused = 0x8008;  // bf16: -8 * 2^-133
+
 // What weights are multiplied by less than they say: the sums are multiplied by it in the end. Scales are then numbers
 // of the activations' type in every case.
-TESSERA_HD constexpr int packed_exponent(OperandType type) {
-  return type == OperandType::mxfp4 ? 32 : type == OperandType::nvfp4 ? 7 : 0;
+TESSERA_HD constexpr float left_out_factor(const PackedWeights& w, DType dtype) {
+  const int exponent = fuses_middle(w, dtype)         ? 133 - 66
+                       : w.type == OperandType::mxfp4 ? 32
+                       : w.type == OperandType::nvfp4 ? 7
+                                                      : 0;
+  float factor = 1.0f;
+  for (int i = 0; i < exponent; ++i) factor *= 2.0f;
+  return factor;
 }
 
 }  // namespace tessera

@@ -292,9 +292,13 @@ TEST_CASE("packed weights: every bit of a block is one weight's, and scales have
       for (int k = 0; k < kWeightDepth; ++k) {
         const WeightPlace place = weight_place(row, k);
         for (int bit = 0; bit < 4; ++bit) {
-          const unsigned word = placed_code(type, 1u << bit, place.reg, place.half);
-          for (int i = 0; i < 32; ++i)
-            if ((word >> i & 1) != 0) bits.emplace(place.word, i);
+          const bool is_second = place.word % 2 != 0;
+          const PlacedCode placed = placed_code(type, 1u << bit, is_second, place.reg, place.half);
+          const int first = place.word - (is_second ? 1 : 0);
+          for (int i = 0; i < 32; ++i) {
+            if ((placed.first >> i & 1) != 0) bits.emplace(first, i);
+            if ((placed.second >> i & 1) != 0) bits.emplace(first + 1, i);
+          }
         }
       }
     CHECK(bits.size() == 8 * kWeightCodeBytes);
