@@ -238,7 +238,7 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
       return fmt::format("tile_m {}: a multiple of 16 up to {} needed (columns of wgmma, in boxes of {})", found, bound,
                          config.tile_m > 0 ? gemm_weights::a_box_rows(config) : 8);
     case Rule::tile_n_not_supported: {
-      const char* const between = gemm_weights::is_team(config)     ? ", 192, 256, 384"
+      const char* const between = gemm_weights::is_team(config)     ? ", 192, 256, 384, 448, 512"
                                   : gemm_weights::is_direct(config) ? (config.tile_m == 8 ? ", 192, 256" : ", 192")
                                                                     : "";
       const char* const when = gemm_weights::is_team(config)     ? " with up to 32 rows by wgmma"

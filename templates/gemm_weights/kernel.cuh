@@ -193,7 +193,7 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
 template <Config C>
 __device__ __forceinline__ void init_team_barriers(unsigned smem) {
   constexpr Barriers kOffsets = barriers(C);
-  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, 4 * blocks_of_tile(C) / blocks(C));
+  common::init_ring<C.stages>(smem + kOffsets.full[0], 1, 4 * teams_of_group(C));
   if constexpr (parts(C) > 1) {
 #pragma unroll 1
     for (int i = 0; i < blocks_of_tile(C) * kDirectParts; ++i) {

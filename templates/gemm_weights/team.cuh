@@ -35,7 +35,7 @@ struct TeamLoader {
   static constexpr int kDepth = direct_depth(C);
   static constexpr int kGroups = k_groups(C);
   static constexpr int kBlocks = blocks(C);
-  static constexpr int kTeamsOfGroup = blocks_of_tile(C) / kBlocks;
+  static constexpr int kTeamsOfGroup = teams_of_group(C);
   static constexpr int kTeams = consumer_warpgroups(C) / team_loaders(C);
   static constexpr int kBlockBytes = weight_block_bytes(weights(C)), kSlotBytes = ring_slot_bytes(C);
 
@@ -84,6 +84,7 @@ struct TeamLoader {
           const int there = min(blocks_k - (schedule.k_begin + step) * step_blocks(C), step_blocks(C)) * kBlockBytes;
 #pragma unroll
           for (int i = 0; i < kBlocks; ++i) {
+            if (i >= blocks_of_team(C, team % kTeamsOfGroup)) continue;
             const int at = team * kDepth + ring[t].slot;
             const unsigned full = common::barrier_at<kBarriers.loaded>(smem, at);
             ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.emptied>(smem, at), ring[t].parity ^ 1);
@@ -106,7 +107,7 @@ struct TeamConsumer {
   static constexpr int kDepth = direct_depth(C);
   static constexpr int kGroups = k_groups(C);
   static constexpr int kBlocks = blocks(C);
-  static constexpr int kTeamsOfGroup = blocks_of_tile(C) / kBlocks;
+  static constexpr int kTeamsOfGroup = teams_of_group(C);
   static constexpr int kBlockBytes = weight_block_bytes(weights(C)), kSlotBytes = ring_slot_bytes(C);
   using Mma = gemm::MmaOf<wgmma_shape(C)>;
   using Sums = float[kBlocks][C.tile_m / 2];
@@ -120,6 +121,7 @@ struct TeamConsumer {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int group = team / kTeamsOfGroup;
   const int first_block = team % kTeamsOfGroup * kBlocks;
+  const int own_blocks = blocks_of_team(C, team % kTeamsOfGroup);
   const int count = schedule.k_end - schedule.k_begin;  // of a tile, all groups
   const int blocks_k = (p.k - 1) / kWeightDepth + 1;
   const unsigned own = smem + kLayout.b.offset + team * kDepth * kSlotBytes;
@@ -198,7 +200,8 @@ struct TeamConsumer {
         const bool has_second = (schedule.k_begin + step) * step_blocks(C) + 1 < blocks_k;
 #pragma unroll
         for (int i = 0; i < kBlocks; ++i) {
-          const bool has_next = i + 1 < kBlocks || step + kGroups < count;
+          if (i > 0 && i >= own_blocks) continue;
+          const bool has_next = i + 1 < own_blocks || step + kGroups < count;
           unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
           PackedBlock<C> block = following;
           block.template widen<0>(first);
@@ -257,7 +260,7 @@ struct TeamConsumer {
       if constexpr (parts(C) > 1) split.receive(of_warp);
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i)
-        if (split.is_owner()) store_sums<C>(p, of_warp[i], column + i * kWeightRows, tile);
+        if (split.is_owner() && i < own_blocks) store_sums<C>(p, of_warp[i], column + i * kWeightRows, tile);
       if constexpr (parts(C) > 1) split.release(schedule.has(item + schedule.stride()));
     }
   }

@@ -22,10 +22,10 @@
 // while the products of those before are made.
 //
 // Up to 32 rows are limited by the memory, and by what widening asks of the instructions' issue: there are three or
-// four warpgroups then (teams), each with one block or two and a ring of its own for their weights, filled by threads
-// that do nothing else; the ring of `stages` slots has activations alone, and a step is 256 of k (step_depth()). Of a
-// tile with fewer blocks k_groups() teams share each, and take its steps in turn. Rows that warps copy or widen have
-// the kernel of many rows, with warpgroups that share k likewise.
+// four warpgroups then (teams), each with one to three blocks and a ring of its own for their weights, filled by
+// threads that do nothing else; the ring of `stages` slots has activations alone, and a step is 256 of k
+// (step_depth()). Of a tile with fewer blocks k_groups() teams share each, and take its steps in turn. Rows that warps
+// copy or widen have the kernel of many rows, with warpgroups that share k likewise.
 //
 // A cluster is split_k CTAs that share the k of a tile. Parts of the sums, of CTAs and of warpgroups, are left in
 // shared memory; those of block i are added up, in their order, and stored by the first warpgroup that has it in the
@@ -114,7 +114,7 @@ enum class Rule {
   group_of_int4,                  // k that share a scale; 128
   int4_alone,                     // 1; 0
   tile_m_not_supported,           // tile_m; 256
-  tile_n_not_supported,           // tile_n; 256, of teams 512
+  tile_n_not_supported,           // tile_n; 256, of teams 576
   rows_not_supported,             // mma.f16: tile_m; 32
   stages_out_of_range,            // stages; 16
   stages_of_groups,               // stages; the multiple that they must be, twice it at least
@@ -179,8 +179,16 @@ TESSERA_HD constexpr int k_groups(const Config& c) {
   return units < blocks ? 1 : units / blocks;
 }
 // Blocks of a warpgroup, and parts of a sum.
-TESSERA_HD constexpr int blocks(const Config& c) { return blocks_of_tile(c) * k_groups(c) / consumer_warpgroups(c); }
+TESSERA_HD constexpr int blocks(const Config& c) {
+  return (blocks_of_tile(c) * k_groups(c) + (is_team(c) ? consumer_warpgroups(c) - 1 : 0)) / consumer_warpgroups(c);
+}
 TESSERA_HD constexpr int parts(const Config& c) { return c.split_k * k_groups(c); }
+// Teams that take the same steps; of a tile of seven blocks the last one has one, the others have two.
+TESSERA_HD constexpr int teams_of_group(const Config& c) { return consumer_warpgroups(c) / k_groups(c); }
+TESSERA_HD constexpr bool has_short_team(const Config& c) { return teams_of_group(c) * blocks(c) > blocks_of_tile(c); }
+TESSERA_HD constexpr int blocks_of_team(const Config& c, int of_group) {
+  return has_short_team(c) && of_group == teams_of_group(c) - 1 ? blocks(c) - 1 : blocks(c);
+}
 // Warps that load the weights of one team or two.
 TESSERA_HD constexpr int team_loaders(const Config& c) {
   return consumer_warpgroups(c) == 4 ? 2 : consumer_warpgroups(c);
@@ -398,8 +406,9 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_team(const Config& c) {
   if (c.tile_m < 8 || c.tile_m % 8 != 0) return {Rule::tile_m_not_supported, c.tile_m, 256};
-  if (c.tile_n != 64 && c.tile_n != 128 && c.tile_n != 192 && c.tile_n != 256 && c.tile_n != 384 && c.tile_n != 512)
-    return {Rule::tile_n_not_supported, c.tile_n, 512};
+  if (c.tile_n < 64 || c.tile_n > 576 || c.tile_n % 64 != 0 || c.tile_n == 320)
+    return {Rule::tile_n_not_supported, c.tile_n, 576};
+  if (c.split_k > 1 && has_short_team(c)) return {Rule::split_k_of_wide_tiles, blocks(c), 1};
   return why_invalid_rings(c);
 }
 
