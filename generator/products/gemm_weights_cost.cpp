@@ -13,8 +13,9 @@ constexpr int kFewRowsOfTile = 64;  // up to them the model was fitted to runs o
 constexpr Hint kExampleRows = 4096, kExampleColumns = 8192, kExampleDepth = 8192;
 
 // Cycles of kHopper.clock_ghz, fitted to bench/results/weights-4-bit.md; a test holds the model to that page's cells.
-constexpr double kMemoryBytes = 4.4e12 / 1.7e9;  // of all multiprocessors
-constexpr double kMostMemoryBytes = 28;          // of one
+constexpr double kMemoryBytes = 4.4e12 / 1.7e9;          // of all multiprocessors
+constexpr double kFewRowsMemoryBytes = 4.54e12 / 1.7e9;  // with mma.f16 and teams
+constexpr double kMostMemoryBytes = 28;                  // of one
 constexpr double kL2Bytes = 42;
 constexpr double kWidenCycles = 195;  // a warp's instructions for 128 of k of its rows, beside which no other warp of
                                       // its scheduler issues any
@@ -50,10 +51,10 @@ constexpr double kShallow = 1.04, kShallowOfGroups = 1.6;
 // Twelve warps: a launch of 8 rows, and where their activations stay; of 16 rows. A block of 8 and of 16 rows. What a
 // further tile takes, and each group of warps that shares k; in groups of rows one item takes the same whatever the
 // tile.
-constexpr double kTwelveLaunchMicroseconds = 6.3, kTwelveKeptMicroseconds = 4.6, kTwelveLaunchOf16Microseconds = 5.5;
-constexpr double kTwelveBlockMicroseconds = 0.119, kTwelveBlockOf16Microseconds = 0.145;
+constexpr double kTwelveLaunchMicroseconds = 5.8, kTwelveKeptMicroseconds = 4.35, kTwelveLaunchOf16Microseconds = 5.5;
+constexpr double kTwelveBlockMicroseconds = 0.113, kTwelveBlockOf16Microseconds = 0.145;
 constexpr double kTwelveItemMicroseconds = 0.6, kTwelveItemOf16Microseconds = 1.3, kTwelveGroupMicroseconds = 0.11;
-constexpr double kTwelveOfGroups = 1.06, kTwelveOfGroupsLaunchMicroseconds = 4.7, kTwelveOfGroupsItemMicroseconds = 1.5;
+constexpr double kTwelveOfGroups = 1.06, kTwelveOfGroupsLaunchMicroseconds = 6.3, kTwelveOfGroupsItemMicroseconds = 1.0;
 bool has_twelve_warps(const Config& c) { return gemm_weights::direct_warps(c) == 12; }
 double direct_launch_microseconds(const Config& c, bool is_of_groups, bool is_resident) {
   if (!has_twelve_warps(c)) return kDirectLaunchMicroseconds;
@@ -72,11 +73,11 @@ double direct_item_microseconds(const Config& c, bool is_of_groups) {
   return item + kDirectOfGroupsRowMicroseconds * c.tile_m +
          kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
 }
-// Of up to 16 rows, beside MXFP4's.
-constexpr double kDirectNvfp4 = 1.13, kDirectInt4 = 1.01, kDirectZeroPoints = 1.035;
+bool is_fused(const Config& c) { return fuses_middle(gemm_weights::weights(c), gemm_weights::a_dtype(c)); }
+// Of up to 16 rows, beside MXFP4's; int4's with zero points, and under f16 without.
+constexpr double kDirectNvfp4 = 1.065, kDirectInt4 = 0.95, kDirectZeroPoints = 1.11;
 double direct_format_factor(const Config& c) {
-  if (c.zero_points == ZeroPoints::given) return kDirectZeroPoints;
-  if (c.facts.b_type == OperandType::int4) return kDirectInt4;
+  if (c.facts.b_type == OperandType::int4) return is_fused(c) ? kDirectInt4 : kDirectZeroPoints;
   return c.facts.b_type == OperandType::nvfp4 ? kDirectNvfp4 : 1;
 }
 double direct_block_microseconds(const Config& c) {
@@ -99,19 +100,20 @@ double direct_step_factor(const Config& c, bool is_of_groups) {
 // where a warpgroup has two of a step, more where there are three warpgroups; of eight rows of a step's activations
 // that come anew; of a further tile, and for each eight rows; of groups of rows a block, and with two blocks a
 // warpgroup a further tile.
-constexpr double kTeamLaunchMicroseconds = 3.913, kTeamLaunchOctetMicroseconds = -0.398,
-                 kTeamSharedMicroseconds = 0.184;
-constexpr double kTeamBlockMicroseconds = 0.12, kTeamBlockOctetMicroseconds = 0.0138, kTeamPairMicroseconds = -0.0067;
-constexpr double kTeamOfThreeMicroseconds = 0.006, kTeamStreamMicroseconds = 0.0011;
-constexpr double kTeamItemMicroseconds = 0.311, kTeamItemOctetMicroseconds = 0.275;
-constexpr double kTeamOfGroupsBlockMicroseconds = 0.0219, kTeamOfGroupsPairMicroseconds = 1.129;
-// Of a tile of one block, less where activations stay; and of groups of 32 rows a further tile of 512 columns.
-constexpr double kTeamOfOneBlockMicroseconds = 0.006, kTeamOfGroupsWideMicroseconds = 1.5;
-// A block beside MXFP4's.
-constexpr double kTeamNvfp4 = 1.12, kTeamInt4 = 1.035, kTeamZeroPoints = 1.065;
+constexpr double kTeamLaunchMicroseconds = 4.558, kTeamLaunchOctetMicroseconds = -0.414,
+                 kTeamSharedMicroseconds = 0.193;
+constexpr double kTeamBlockMicroseconds = 0.1024, kTeamBlockOctetMicroseconds = 0.01384,
+                 kTeamPairMicroseconds = -0.00276;
+constexpr double kTeamOfThreeMicroseconds = 0.00484, kTeamStreamMicroseconds = 0.00007;
+constexpr double kTeamItemMicroseconds = 1.043, kTeamItemOctetMicroseconds = 0.223;
+constexpr double kTeamOfGroupsBlockMicroseconds = 0.01737, kTeamOfGroupsPairMicroseconds = 0.487;
+// Of a tile of one block, less where activations stay; and of groups of 32 rows a further tile where four warpgroups
+// have two blocks each.
+constexpr double kTeamOfOneBlockMicroseconds = 0.01242, kTeamOfGroupsWideMicroseconds = 8.04;
+// A block beside MXFP4's; int4's with zero points, and under f16 without.
+constexpr double kTeamNvfp4 = 1.062, kTeamInt4 = 0.984, kTeamZeroPoints = 1.121;
 double team_format_factor(const Config& c) {
-  if (c.zero_points == ZeroPoints::given) return kTeamZeroPoints;
-  if (c.facts.b_type == OperandType::int4) return kTeamInt4;
+  if (c.facts.b_type == OperandType::int4) return is_fused(c) ? kTeamInt4 : kTeamZeroPoints;
   return c.facts.b_type == OperandType::nvfp4 ? kTeamNvfp4 : 1;
 }
 
@@ -145,7 +147,7 @@ GemmWeightsCost direct_cost_of(const Config& c, const Gemm& p) {
   const double weights = blocks * weight_block_bytes(gemm_weights::weights(c));
   const double activations = is_resident ? 0 : gemm_weights::a_slot_bytes(c);
   const double busy = std::min(items, clusters) * c.split_k;
-  const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kMemoryBytes / busy);
+  const double memory = weights / tiles_m / std::min(kMostMemoryBytes, kFewRowsMemoryBytes / busy);
   const double l2 = (weights + activations) / kL2Bytes;
   const double widen = blocks * direct_block_microseconds(c) * 1e3 * kHopper.clock_ghz;
   const double rows = is_resident ? 0 : widened_rows_cycles(c);
@@ -180,14 +182,17 @@ GemmWeightsCost team_cost_of(const Config& c, const Gemm& p) {
   block *= team_format_factor(c);
   if (!is_resident) block += kTeamStreamMicroseconds * octets / of_tile;
   if (of_tile < 2) block += is_resident ? kTeamOfOneBlockMicroseconds / 3 : kTeamOfOneBlockMicroseconds;
-  // Few CTAs read no faster than each can.
-  const double memory = weight_block_bytes(gemm_weights::weights(c)) / tiles_m / kMostMemoryBytes;
+  // Multiprocessors share the memory's rate, and few read no faster than each can.
+  const double busy = std::min(items, clusters) * c.split_k;
+  const double memory =
+      weight_block_bytes(gemm_weights::weights(c)) / tiles_m / std::min(kMostMemoryBytes, kFewRowsMemoryBytes / busy);
   block = std::max(block, memory / (1e3 * kHopper.clock_ghz));
   double launch = kTeamLaunchMicroseconds + kTeamLaunchOctetMicroseconds * octets;
   if (c.split_k > 1) launch += kTeamSharedMicroseconds * gemm_weights::parts(c) * c.tile_m * c.tile_n / 1e4;
   double item = kTeamItemMicroseconds + kTeamItemOctetMicroseconds * octets;
   if (is_of_groups && gemm_weights::blocks(c) > 1) item += kTeamOfGroupsPairMicroseconds * octets;
-  if (is_of_groups && c.tile_m > 24 && of_tile > 6) item += kTeamOfGroupsWideMicroseconds * octets;
+  if (is_of_groups && c.tile_m > 24 && gemm_weights::consumer_warpgroups(c) == 4 && gemm_weights::blocks(c) > 1)
+    item += kTeamOfGroupsWideMicroseconds * octets;
   GemmWeightsCost cost;
   cost.bound = octets > 1 ? "the widening of the weights" : "memory";
   cost.cycles = (launch + rounds * along_k * of_tile * block + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz;

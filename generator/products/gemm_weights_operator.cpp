@@ -32,7 +32,7 @@ constexpr int kDirectRows[] = {8, 16, 32};
 constexpr int kDirectColumns[] = {128, 256, 64, 192, 384};
 constexpr int kDirectParts[] = {1, 2, 3, 4, 6, 8};
 constexpr int kTeamRows[] = {8, 16, 24, 32};
-constexpr int kTeamColumns[] = {128, 256, 64, 192, 384, 512};
+constexpr int kTeamColumns[] = {128, 256, 64, 192, 384, 448, 512, 576};
 constexpr int kRasterRows = 1024;
 
 int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
