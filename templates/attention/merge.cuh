@@ -168,16 +168,16 @@ __device__ __forceinline__ bool has_query(const MergeParams& p, long long query)
 template <auto C>
 __device__ __forceinline__ void merge(const MergeParams& p) {
   ptx::griddepcontrol_launch_dependents();  // the next launch may get ready; it waits for the end of this one
-  ptx::griddepcontrol_wait();
   const long long rows = static_cast<long long>(is_ragged(C.facts) ? 1 : p.batch) * p.heads_q * p.seqlen_q;
   const long long row = static_cast<long long>(blockIdx.x) * kMergeRows + threadIdx.x / 32;
   if (row >= rows) return;
   const unsigned query_head = static_cast<unsigned>(row / p.seqlen_q);
   const long long query = row - static_cast<long long>(query_head) * p.seqlen_q;
-  if (is_ragged(C.facts) && !has_query(p, query)) return;
   const unsigned batch = query_head / static_cast<unsigned>(p.heads_q);
   const unsigned head = query_head - batch * static_cast<unsigned>(p.heads_q);
   const long long first_of_row = batch * p.o_stride_batch + query * p.o_stride_seqlen + head * p.o_stride_head;
+  ptx::griddepcontrol_wait();
+  if (is_ragged(C.facts) && !has_query(p, query)) return;
   merge_row<C>(
       p.partial_o, p.partial_sums, p.num_splits, [&](int part) { return part * rows + row; },
       static_cast<char*>(p.o) + first_of_row * o_element_bytes(C.facts),

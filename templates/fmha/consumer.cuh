@@ -73,6 +73,7 @@ struct Consumer {
   int first_key = 0;                        // at which the first of them begins; see has_first_key
   Lengths used{};                           // of its sequence; where lengths are read from memory
   RowStatistics rows{};
+  float of_values = 1;   // the descale of the tile's values, where it is found before the products
   long long token = 0;   // the first of its sequence; where the Config has trees
   float slopes[2] = {};  // of this thread's rows, times log2(e); where the Config has them
   int accumulate = 0;    // whether O holds something of its tile
@@ -223,6 +224,9 @@ struct Consumer {
       const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32, 0);
       is_idle = first_row + warpgroup * kRowsPerWarpgroup + 16 * warp >= rows_of<C>(p, lengths());
     }
+    // Few queries would wait for it in the end.
+    if constexpr (shares_blocks(C) && has_descales(C.facts))
+      of_values = descale_of<C>(p, p.v_descale, p.v_descale_stride_batch, p.v_descale_stride_head, tile);
     blocks = blocks_of_tile(tile);
     if constexpr (passes_tiles(C)) {
       first_key = ends_with_last_key(C.facts) || hides_first_keys(C.facts) || is_dealt(C) ? schedule.first_key() : 0;
@@ -318,12 +322,15 @@ struct Consumer {
       if constexpr (divides_with_sink(C)) factor[r] = factor_with_sink(tile, r);
     }
     if constexpr (has_descales(C.facts)) {
-      const float of_v = descale_of<C>(p, p.v_descale, p.v_descale_stride_batch, p.v_descale_stride_head, tile);
+      const float of_v = shares_blocks(C)
+                             ? of_values
+                             : descale_of<C>(p, p.v_descale, p.v_descale_stride_batch, p.v_descale_stride_head, tile);
 #pragma unroll
       for (int r = 0; r < 2; ++r) factor[r] = C.facts.output == Output::unnormalized ? of_v : factor[r] * of_v;
     }
-    // Where warps own their rows, behind O: what is done while it lives takes long to compile.
-    if constexpr (!owns_rows(C)) write_statistics(tile);
+    // Where warps own their rows, behind O: what is done while it lives takes long to compile. Of those that share a
+    // block's keys one has them.
+    if constexpr (!uses_mma_sync(C)) write_statistics(tile);
   }
   __device__ __forceinline__ void write_statistics(const TileIndex& tile) const {
     if constexpr (shares_tiles<C>()) {

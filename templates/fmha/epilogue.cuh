@@ -301,6 +301,14 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   }
 }
 
+// Where a row of a part lies in the workspace.
+template <Config C>
+__device__ __forceinline__ long long part_index(const Params& p, const TileIndex& tile, int row) {
+  if constexpr (is_dealt(C)) return part_row<C>(p, tile.split, row - tile.m * C.tile_m);
+  const int head = tile.head * C.pack_gqa + row % C.pack_gqa;
+  return tile.split * num_rows(p) + static_cast<long long>(head) * p.seqlen_q + row / C.pack_gqa;
+}
+
 // Split keys: a part's O goes from registers to the workspace. `row`: the thread's first.
 template <Config C>
 __device__ __forceinline__ void store_rows_of_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
@@ -316,14 +324,7 @@ __device__ __forceinline__ void store_rows_of_part(const Params& p, const Accumu
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
     if (own >= rows_of_tile_head<C>(p, tile)) continue;
-    long long index;
-    if constexpr (is_dealt(C)) {
-      index = part_row<C>(p, tile.split, own - tile.m * C.tile_m);
-    } else {
-      const int head = tile.head * C.pack_gqa + own % C.pack_gqa;
-      index = tile.split * num_rows(p) + static_cast<long long>(head) * p.seqlen_q + own / C.pack_gqa;
-    }
-    float* const to = p.partial_o + index * C.facts.head_dim_v + column;
+    float* const to = p.partial_o + part_index<C>(p, tile, own) * C.facts.head_dim_v + column;
     store_columns<C, true>(reinterpret_cast<char*>(to), output, r);
   }
 }

@@ -9,7 +9,7 @@
 #include "attention/widen_scaled.cuh"
 #include "fmha/alter.cuh"
 #include "fmha/consumer.cuh"
-#include "fmha/epilogue.cuh"
+#include "fmha/joined_rows.cuh"
 #include "fmha/mask.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/softmax.cuh"
@@ -248,81 +248,99 @@ struct SharedConsumer : Consumer<C> {
 
   __device__ __forceinline__ static void sync_warps() { ptx::barrier_sync(kBarrierOfWarpgroup, kWarpgroupThreads); }
 
-  // The rows' references and sums of all warps' keys; O follows.
-  __device__ __forceinline__ void join_sums(Accumulator<C>& output) {
-    const unsigned sums = this->smem + kLayout.joined.offset;
-    float factor[2];
+  // A tile's end. Vectors of four columns of a row of O pass through shared memory, of one row of a lane and half of
+  // its columns at a time, as many as there is room for: each warp leaves its own, and adds up every fourth of all.
+  static constexpr int kVectors = v_columns(C) / 16;  // of a lane's row
+  static constexpr int kPasses = kVectors > 1 ? 2 : 1;
+  static constexpr int kVectorsAtOnce = kVectors / kPasses;
+  static_assert(kVectorsAtOnce * kConsumerWarps * 32 * 16 <= joined_rows_bytes(C));
+
+  __device__ __forceinline__ unsigned sums_of(int of_warp) const {
+    return this->smem + kLayout.joined.offset + 8 * (of_warp * kRowsOfWarpMma + lane / 4);
+  }
+  __device__ __forceinline__ unsigned vector_of(int of_warp, int i) const {
+    const unsigned vectors = this->smem + kLayout.joined.offset + joined_sums_bytes(C);
+    return vectors + ((of_warp * kVectorsAtOnce + i) * 32 + lane) * 16;
+  }
+
+  __device__ __forceinline__ void leave_sums() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       this->rows.sum[r] = sum_of_quad(this->rows.sum[r]);
-      if (lane % 4 == 0)
-        ptx::st_shared_v2_f32(sums + 8 * (warp * kRowsOfWarpMma + lane / 4 + 8 * r), this->rows.reference[r],
-                              this->rows.sum[r]);
+      if (lane % 4 == 0) ptx::st_shared_v2_f32(sums_of(warp) + 64 * r, this->rows.reference[r], this->rows.sum[r]);
     }
+  }
+  __device__ __forceinline__ void leave_vectors(const Accumulator<C>& output, int r, int pass) const {
+#pragma unroll
+    for (int i = 0; i < kVectorsAtOnce; ++i) {
+      const ptx::Vector4 four = vector_of_row<C>(output, pass * kVectorsAtOnce + i, r);
+      ptx::st_shared_v4(vector_of(warp, i), {four.x, four.y, four.z, four.w});
+    }
+  }
+  // The row's reference and sum of all warps' keys, and the weights of their vectors.
+  __device__ __forceinline__ void join_sums(int r, float (&weights)[kConsumerWarps]) {
+    float of_warp[kConsumerWarps];
+    float& reference = this->rows.reference[r];
+#pragma unroll
+    for (int i = 0; i < kConsumerWarps; ++i) {
+      unsigned bits, sum;
+      ptx::ld_shared_v2(sums_of(i) + 64 * r, bits, sum);
+      weights[i] = __uint_as_float(bits);
+      of_warp[i] = __uint_as_float(sum);
+      reference = fmaxf(reference, weights[i]);
+    }
+    this->rows.sum[r] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kConsumerWarps; ++i) {
+      weights[i] = ptx::ex2(weights[i] - this->rows.subtrahend(r));
+      this->rows.sum[r] += of_warp[i] * weights[i];
+    }
+  }
+  __device__ __forceinline__ ptx::Vector4 add_vectors(int i, const float (&weights)[kConsumerWarps],
+                                                      float factor) const {
+    float sums[4] = {};
+#pragma unroll
+    for (int j = 0; j < kConsumerWarps; ++j) {
+      float four[4];
+      ptx::ld_shared_v4_f32(vector_of(j, i), four);
+#pragma unroll
+      for (int column = 0; column < 4; ++column) sums[column] = fmaf(four[column], weights[j], sums[column]);
+    }
+    if constexpr (scales_finished(C)) {
+#pragma unroll
+      for (int column = 0; column < 4; ++column) sums[column] *= factor;
+    }
+    return {__float_as_uint(sums[0]), __float_as_uint(sums[1]), __float_as_uint(sums[2]), __float_as_uint(sums[3])};
+  }
+
+  __device__ __forceinline__ void finish(const TileIndex& tile, const Accumulator<C>& output, bool is_first) {
+    const int row = tile.m * C.tile_m + this->row_in_tile();
+    // Whether some lane's second row is one of the head's.
+    const bool has_second = rows_of_tile_head<C>(this->p, tile) > tile.m * C.tile_m + kRowsOfWarpMma / 2;
+    if (!is_first) sync_warps();  // what the tile before left has been read
+    leave_sums();
+    leave_vectors(output, 0, 0);
     sync_warps();
+    float weights[2][kConsumerWarps], factor[2];
+    join_sums(0, weights[0]);
+    if (has_second) join_sums(1, weights[1]);
+    this->finish_rows(tile, factor);
+    if (warp == 0) this->write_statistics(tile);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float references[kConsumerWarps], of_warp[kConsumerWarps];
+      if (r == 1 && !has_second) break;
+      char* const to = row_to_store<C>(this->p, tile, row + 8 * r);
 #pragma unroll
-      for (int i = 0; i < kConsumerWarps; ++i) {
-        unsigned reference, sum;
-        ptx::ld_shared_v2(sums + 8 * (i * kRowsOfWarpMma + lane / 4 + 8 * r), reference, sum);
-        references[i] = __uint_as_float(reference);
-        of_warp[i] = __uint_as_float(sum);
-      }
-      const float before = this->rows.reference[r];
-      float& reference = this->rows.reference[r];
-#pragma unroll
-      for (int i = 0; i < kConsumerWarps; ++i) reference = fmaxf(reference, references[i]);
-      const float subtrahend = this->rows.subtrahend(r);
-      this->rows.sum[r] = 0.0f;
-#pragma unroll
-      for (int i = 0; i < kConsumerWarps; ++i) this->rows.sum[r] += of_warp[i] * ptx::ex2(references[i] - subtrahend);
-      factor[r] = ptx::ex2(before - subtrahend);
-    }
-    rescale(output, factor);
-  }
-
-  // A warp's O as its lanes hold it, 16 bytes of each side by side.
-  __device__ __forceinline__ unsigned rows_on_their_way() const {
-    return this->smem + kLayout.joined.offset + joined_sums_bytes(C) + lane * 16;
-  }
-  __device__ __forceinline__ void leave_rows(const Accumulator<C>& output) const {
-#pragma unroll
-    for (int v = 0; v < v_columns(C) / 2; v += 4)
-      ptx::st_shared_v4_f32(rows_on_their_way() + v * 128, output[v], output[v + 1], output[v + 2], output[v + 3]);
-  }
-  __device__ __forceinline__ void add_rows(Accumulator<C>& output) const {
-#pragma unroll
-    for (int v = 0; v < v_columns(C) / 2; v += 4) {
-      float other[4];
-      ptx::ld_shared_v4_f32(rows_on_their_way() + v * 128, other);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) output[v + i] += other[i];
-    }
-  }
-
-  // From the last warp on each adds its rows to those of the ones behind it, in the same bytes.
-  __device__ __forceinline__ void finish(const TileIndex& tile, Accumulator<C>& output) {
-    join_sums(output);
+      for (int pass = 0; pass < kPasses; ++pass) {
+        if (r + pass > 0) {
+          sync_warps();
+          leave_vectors(output, r, pass);
+          sync_warps();
+        }
 #pragma unroll 1
-    for (int turn = kConsumerWarps - 1; turn > 0; --turn) {
-      if (warp == turn) {
-        if (turn + 1 < kConsumerWarps) add_rows(output);
-        leave_rows(output);
+        for (int i = warp; i < kVectorsAtOnce; i += kConsumerWarps)
+          store_vector<C>(to, tile, pass * kVectorsAtOnce + i, add_vectors(i, weights[r], factor[r]));
       }
-      sync_warps();
-    }
-    if (warp != 0) return;
-    add_rows(output);
-    float factor[2];
-    this->finish_rows(tile, factor);
-    if (scales_finished(C)) rescale(output, factor);
-    const int row = tile.m * C.tile_m + this->row_in_tile();
-    if constexpr (is_split(C)) {
-      store_rows_of_part<C>(this->p, output, tile, row);
-    } else {
-      store_rows<C>(this->p, output, tile, row);
     }
   }
 
@@ -342,7 +360,7 @@ struct SharedConsumer : Consumer<C> {
       for (int v = 0; v < v_columns(C) / 2; ++v) output[v] = 0.0f;
 #pragma unroll 1
       for (; this->blocks > 0; --this->blocks) step(q, output);
-      finish(tile, output);
+      finish(tile, output, round == 0);
     }
   }
 };

@@ -20,7 +20,7 @@ struct SmemLayout {
   SmemRegion exchange;   // CTA pairs: [consumer warpgroup][tile_n / 8][thread][4], the other CTA's scores, fp32
   SmemRegion raw_k;      // 8-bit keys: [raw_stages][columns / span][tile_n][span], no swizzle; see fmha_widened.h
   SmemRegion raw_v;      // as raw_k; before it is transposed: as k, [raw_v_stages]
-  SmemRegion joined;     // mma.sync: [warp][16][2], references and sums, fp32; [16 rows of O], fp32
+  SmemRegion joined;     // mma.sync: [warp][16][2], references and sums, fp32; [warp][vectors][lane], O, fp32
   SmemRegion promoted;   // 8 bits in all: [consumer warpgroup]: [words / 4][thread][4], sums, and [thread][2]
   SmemRegion present;    // two pools: [stages], a bit for each key of K's slot: fmha/pools.cuh
   SmemRegion step_work;  // what the CTA does of a step: fmha/step_work.cuh; where the Config has whole tiles

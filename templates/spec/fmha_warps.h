@@ -5,8 +5,8 @@
 // rows, mma.sync's M: the four consumer warps have the same rows, each a quarter of every block's keys, and fragments
 // come from shared memory once, straight from the slots that loads fill. 8-bit keys are widened in registers, so no
 // warps, slots and passes through shared memory stand between loads and products, as they do beside wgmma
-// (spec/fmha_widened.h). At the end of a tile the warps join their rows, references and sums first, and the first one
-// stores them.
+// (spec/fmha_widened.h). At the end of a tile each warp leaves its rows' references, sums and columns in shared memory,
+// and adds up and stores every fourth of the columns.
 //
 // Many queries. Tiles of 64 or more rows: each warp has 16 rows of a group of 64, or of two such groups, and all of a
 // block's keys. What a thread holds of S and O is what wgmma would give it, so everything but the products is the other
@@ -60,12 +60,13 @@ TESSERA_HD constexpr Swizzle swizzle_of_keys(const Config& c, int columns) {
   return swizzle_of_span(key_span_bytes(c.facts, c.swizzle, columns));
 }
 
-// Where warps join their rows: of each warp references and sums of 16 rows, and rows of O on their way, fp32.
+// Where warps join their rows: of each warp references and sums of 16 rows, and columns of eight of them on their way,
+// fp32.
 TESSERA_HD constexpr int joined_sums_bytes(const Config& c) {
   return shares_blocks(c) ? kConsumerWarps * kRowsOfWarpMma * 8 : 0;
 }
 TESSERA_HD constexpr int joined_rows_bytes(const Config& c) {
-  return shares_blocks(c) ? kRowsOfWarpMma * v_columns(c) * 4 : 0;
+  return shares_blocks(c) ? kRowsOfWarpMma * (v_columns(c) > 32 ? v_columns(c) : 32) * 4 : 0;
 }
 
 // Whether a warp keeps the fragments of its rows of Q for the whole tile, or reads them again for each block.
