@@ -20,6 +20,7 @@
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/global.cuh"
+#include "ptx/global_written.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
@@ -36,6 +37,21 @@ TESSERA_HD constexpr bool reads_some_keys_once() {
   if constexpr (requires { has_whole_tiles(C); }) return has_whole_tiles(C);
   return false;
 }
+
+template <auto C>
+TESSERA_HD constexpr bool knows_first_block() {
+  if constexpr (requires { asks_ahead(C); }) return asks_ahead(C);
+  return false;
+}
+// A CTA's first block as it was found before it could be known for certain, and what the lane loads of it.
+struct KnownBlock {
+  int first_key = -1;  // -1: there is none
+  int sequence = 0;
+  int head = 0;
+  int entry = -1;  // of the table, for the lane's box; -1: the box has no keys
+  int guess = -1;  // its page, as it was looked up before; -1: none
+  int page = -1;   // the number that stands there behind the wait
+};
 
 template <auto C>
 TESSERA_HD constexpr Swizzle swizzle_of(int columns) {
@@ -81,6 +97,7 @@ struct KeyLoad {
   const int origin;                     // ragged: where the sequence begins; two pools: places of the list
   const unsigned long long policy = 0;  // for the L2, if it has one
   const bool is_either_v = kIsV;        // of either
+  const KnownBlock known{};             // where knows_first_block()
 
   __device__ __forceinline__ bool is_v() const { return kIsEither ? is_either_v : kIsV; }
   __device__ __forceinline__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
@@ -95,7 +112,8 @@ struct KeyLoad {
     if constexpr (kHasPools) return key < origin ? listed_row(p, batch, head, key, origin, -1) : 0;
     const int entry = static_cast<int>(static_cast<unsigned>(key) / kPageSize);
     const int* const table = p.block_table + static_cast<long long>(batch) * p.max_pages;
-    const int page = static_cast<int>(ptx::ld_global_u32(table + entry));
+    const bool is_known = knows_first_block<C>() && entry == known.entry && batch == known.sequence;
+    const int page = is_known ? known.page : static_cast<int>(ptx::ld_global_u32(table + entry));
     return static_cast<unsigned>(page) < static_cast<unsigned>(p.pages) ? page : -1;
   }
   __device__ __forceinline__ bool has_memory() const {

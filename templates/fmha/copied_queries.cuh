@@ -66,7 +66,9 @@ __device__ __forceinline__ void copy_queries(const Params& p, const Schedule<C>&
     const bool is_real = schedule.has(round);
     if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
-    copy_q<C>(p, smem, tile, head_of<C>(p, tile), is_real, q_ring);
+    const HeadIndex at = head_of<C>(p, tile);
+    wait_with_tile<C>(round);
+    copy_q<C>(p, smem, tile, at, is_real, q_ring);
     if (!is_real) break;
     q_ring.advance();
   }

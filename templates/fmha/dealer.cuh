@@ -90,6 +90,13 @@ struct AllSequences {
   }
 };
 
+// How long ranges are where all but the last have the same length.
+__device__ __forceinline__ int length_of_range(int total, int ctas) {
+  const int least = quotient(total + ctas - 1, ctas);
+  const int step = 1 << max(28 - __clz(least - 1), 0);
+  return (least + step - 1) & -step;
+}
+
 // A warp's view of the row; all its lanes call together. Each lane knows some sequences that follow each other.
 template <Config C, class Sequences = AllSequences>
 struct BlockRow {
@@ -124,6 +131,7 @@ struct BlockRow {
 
   // Where the range of a CTA begins.
   __device__ __forceinline__ int cut(int cta, int ctas) const {
+    if constexpr (asks_ahead(C)) return min(length_of_range(total, ctas) * cta, total);
     const int each = quotient(total, ctas);
     return each * cta + min(cta, total - each * ctas);
   }

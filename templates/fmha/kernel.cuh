@@ -66,6 +66,8 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
       ptx::mbarrier_init(barrier_at<kBarriers.exchange_empty>(smem, i), 4);
     }
   }
+#pragma unroll
+  for (int i = 0; i < (asks_ahead(C) ? 2 : 0); ++i) ptx::mbarrier_init(barrier_at<kBarriers.early>(smem, i), 1);
   if constexpr (has_placed_keys(C)) ptx::mbarrier_init(barrier_at<kBarriers.tail>(smem), 1);
   if constexpr (has_widening_warps(C) || transposes_v(C)) init_raw_barriers<C>(smem);
   ptx::fence_mbarrier_init();
@@ -87,8 +89,6 @@ __device__ __forceinline__ void sync_tile() {
   if constexpr (C.cta_pair) {
     ptx::cluster_arrive();
     ptx::cluster_wait();
-  } else if constexpr (asks_ahead(C)) {
-    ptx::barrier_sync(0, num_threads(C));
   } else {
     __syncthreads();
   }
@@ -137,34 +137,43 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
   }
 }
 
+// Few queries over pages: while the kernel before still runs, the producers look up what they will load first. One asks
+// the L2 for it, the others start the first block's boxes as soon as they may, and only then look whether all that has
+// stayed as it was.
 template <Config C>
-__device__ __forceinline__ void kernel(const Params& params) {
-  common::require_legal<why_invalid(C)>();
-
-  extern __shared__ __align__(1024) unsigned char shared_memory[];
-  const unsigned smem = ptx::shared_address(shared_memory);
-  if (threadIdx.x == 0) init_barriers<C>(smem);
-  // Another warp: the first loads need them.
-  if (threadIdx.x == 32) {
-    if constexpr (!copies_q(C)) ptx::prefetch_tensormap(params.q);
-    ptx::prefetch_tensormap(params.k);
-    ptx::prefetch_tensormap(params.v);
-    if constexpr (!leaves_from_registers(C)) ptx::prefetch_tensormap(params.o);
-  }
-  if constexpr (asks_ahead(C)) {
-    if (threadIdx.x / 32 == kWarpOfO) {
+__device__ __forceinline__ void run_ahead(const Params& params, unsigned smem) {
+  if (threadIdx.x < kWarpgroupThreads) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    KeysAhead<C> ahead(params);
+    if (warp == kWarpOfO) {
       ptx::barrier_arrive(0, num_threads(C));  // nobody waits for this warp
       set_producer_registers<C>();
-      return ask_for_keys<C>(params);
+      return ahead.ask(kBlocksAhead);
     }
-    sync_tile<C>();
+    ptx::barrier_sync(0, num_threads(C));
+    set_producer_registers<C>();
+    attention::KnownBlock known;
+    if (warp != kWarpOfQ) known = ahead.first_block();
+    if (warp != kWarpOfQ || is_dealt(C)) ptx::griddepcontrol_wait();  // else where its tile is known: wait_with_tile()
+    if (warp != kWarpOfQ) start_first_block<C>(params, smem, known, warp == kWarpOfV);
+    produce<C>(params, Schedule<C>{params}, smem, known);
+  } else {
+    ptx::barrier_sync(0, num_threads(C));
+    set_consumer_registers<C>();
+    ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
+    consume_shared<C>(params, Schedule<C>{params}, smem);
   }
+}
+
+template <Config C>
+__device__ __forceinline__ void run(const Params& params, unsigned smem) {
   if constexpr (is_split(C)) {
     ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
     ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
   }
   if constexpr (has_whole_tiles(C)) share_out<C>(params);
-  if constexpr (!asks_ahead(C)) sync_tile<C>();
+  sync_tile<C>();
 
   using Schedules = typename ConsumerSchedule<C>::Type;
   if constexpr (uses_mma_sync(C)) {
@@ -198,6 +207,27 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if constexpr (C.cta_pair) {
     __syncwarp();
     sync_tile<C>();
+  }
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& params) {
+  common::require_legal<why_invalid(C)>();
+
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  if (threadIdx.x == 0) init_barriers<C>(smem);
+  // Another warp: the first loads need them.
+  if (threadIdx.x == 32) {
+    if constexpr (!copies_q(C)) ptx::prefetch_tensormap(params.q);
+    ptx::prefetch_tensormap(params.k);
+    ptx::prefetch_tensormap(params.v);
+    if constexpr (!leaves_from_registers(C)) ptx::prefetch_tensormap(params.o);
+  }
+  if constexpr (asks_ahead(C)) {
+    run_ahead<C>(params, smem);
+  } else {
+    run<C>(params, smem);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "attention/placed_keys.cuh"
 #include "fmha/key_blocks.cuh"
+#include "fmha/keys_ahead.cuh"
 #include "fmha/params.cuh"
 #include "fmha/passed_tiles.cuh"
 #include "fmha/pools.cuh"
@@ -46,12 +47,51 @@ __device__ __forceinline__ void start_alone(const Load& load, unsigned slots, in
   }
 }
 
+// A CTA's first block, as it was found before the wait: its boxes are started, and their entries looked up again.
+template <Config C>
+__device__ __forceinline__ void start_first_block(const Params& p, unsigned smem, attention::KnownBlock& known,
+                                                  bool is_v) {
+  using Load = attention::KeyLoad<C, false, C.tile_n, qk_columns(C), Params, true>;
+  constexpr SmemLayout kLayout = smem_layout(C);
+  if (p.pages == 0) return;
+  const unsigned early = barrier_at<barriers(C).early>(smem, is_v ? 1 : 0);
+  const int lane = Load::lane();
+  if (known.first_key < 0) {
+    if (lane == 0) ptx::mbarrier_arrive(early);
+    return;
+  }
+  // Before the boxes, in whose train they would come: this and a length, which will be looked at again.
+  if (known.entry >= 0) {
+    const int* const table = p.block_table + static_cast<long long>(known.sequence) * p.max_pages;
+    known.page = ptx::ld_global_s32_written(table + known.entry);
+  }
+  ptx::ld_global_s32_written(p.seqused_k + (is_dealt(C) ? min(lane, p.batch - 1) : known.sequence));
+  if (lane == 0) ptx::mbarrier_arrive_expect_tx(early, k_slot_bytes(C));
+  __syncwarp();
+  const unsigned slot = smem + (is_v ? kLayout.v.offset : kLayout.k.offset);
+  const Load load{p, known.sequence, known.head, 0, 0, 0, ptx::kEvictFirst, is_v};
+  if (lane < Load::kBoxes)
+    load.load_box(slot + lane * Load::kBoxKeys * Load::kSpan, early, known.first_key + lane * Load::kBoxKeys,
+                  known.guess);
+  __syncwarp();
+}
+
+// Whether these are the boxes that the first tile's first block has. If not, its slot is free again when they are
+// there.
+__device__ __forceinline__ bool is_as_known(const attention::KnownBlock& known, int sequence, int head, int first_key,
+                                            int page, unsigned early) {
+  const bool is_block = first_key == known.first_key && sequence == known.sequence && head == known.head;
+  if (__all_sync(0xffffffff, is_block && page == known.guess)) return true;
+  ptx::mbarrier_wait_parity(early, 0);
+  return false;
+}
+
 // The key blocks of a tile, as load_kv of producer.cuh. kIsEither: of K or of V, as `is_either_v` says.
 template <Config C, bool kIsV, bool kIsEither = false, class Walk>
 __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, const Walk& schedule,
                                                 const TileIndex& tile, const HeadIndex& at, bool is_real,
                                                 RingPosition<load_stages(C, kIsV)>& ring, unsigned& tail_parity,
-                                                bool is_either_v = kIsV) {
+                                                bool is_either_v = kIsV, const attention::KnownBlock& known = {}) {
   constexpr int kColumns = kIsV ? v_columns(C) : qk_columns(C);
   constexpr bool kMayBeV = kIsV || kIsEither;
   const bool is_v = kIsEither ? is_either_v : kIsV;
@@ -68,6 +108,9 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
   const BarrierRow all_empty = is_v ? row_at<kRingOfV.empty>(smem) : row_at<kRing.empty>(smem);
   const int slot_bytes = kRing.slot_bytes;
   const int batch = min(at.batch, p.batch - 1);
+  // Whether the first block's boxes were started.
+  const bool is_early = asks_ahead(C) && known.first_key >= 0 && p.pages > 0;
+  const unsigned early = asks_ahead(C) ? barrier_at<barriers(C).early>(smem, kIsV ? 1 : 0) : 0;
   const LoadedKeys keys = loaded_keys_of<C>(p, schedule, tile);
   const int valid = valid_keys_of<C>(p, schedule, tile);
   const PooledKeys pooled = has_pools(C) ? pooled_keys<C>(p, tile) : PooledKeys{};
@@ -80,14 +123,25 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
                   is_real ? end : 0,
                   C.facts.kv_layout == KvLayout::ragged ? attention::place_of_keys(p, batch).begin : pooled.listed,
                   tile.split == kSharesKeys ? ptx::kEvictNormal : ptx::kEvictFirst,
-                  is_v};
+                  is_v,
+                  known};
   const int count = is_real ? keys.count : is_v ? 0 : 1;
   const unsigned tail = barrier_at<barriers(C).tail>(smem);
   // The tile's first block alone can have a tail. Another block is started before its boxes are waited for, unless
   // there is no second slot.
   int slot_of_tail = -1, slot_to_clear = -1;
+  bool is_tail_early = false;
   const auto finish_tail = [&] {
     if (slot_of_tail < 0) return;
+    if (is_tail_early) {
+      ptx::mbarrier_wait_parity(early, 0);
+      const int first_key = keys.end - C.tile_n;
+      load.clear_and_arrive(slots + slot_of_tail * slot_bytes, all_full[slot_of_tail],
+                            load.has_tail(first_key) ? load.end - first_key : C.tile_n, 0);
+      is_tail_early = false;
+      slot_of_tail = -1;
+      return;
+    }
     load.finish_tail(slots + slot_of_tail * slot_bytes, all_full[slot_of_tail], tail, tail_parity, keys.end - C.tile_n,
                      scales_of(slot_of_tail));
     tail_parity ^= 1;
@@ -115,7 +169,15 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     if (!kIsEither || (i > 0 && i <= count)) {
       ptx::mbarrier_wait_parity(all_empty[ring.slot()], ring.parity() ^ 1);
       if constexpr (C.kv_copy == KvCopy::tma) {
-        if (!kIsEither || load.has_memory()) {
+        const bool is_there = is_early && i == 1 && is_as_known(known, batch, head, first_key, pages[0], early);
+        if (is_there && is_v) {
+          slot_of_tail = ring.slot();
+          is_tail_early = true;
+          if constexpr (kMayBeV && !kIsEither && load_stages(C, kIsV) == 1) finish_tail();
+        } else if (is_there) {
+          if (Load::lane() == 0) ptx::mbarrier_arrive(full);
+          __syncwarp();
+        } else if (!kIsEither || load.has_memory()) {
           load.load_boxes(slot, full, tail, first_key, pages[0], scales_of(ring.slot()));
           if constexpr (kMayBeV) {
             if (!kIsEither && i > 1 && load_stages(C, kIsV) > 1) finish_tail();
@@ -165,17 +227,20 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
 // The warps of K and V, as produce().
 template <Config C, bool kIsV, bool kIsEither = false, class Walk>
 __device__ __forceinline__ void produce_keys(const Params& p, const Walk& schedule, unsigned smem,
-                                             bool is_either_v = kIsV) {
+                                             bool is_either_v = kIsV, const attention::KnownBlock& known = {}) {
   RingPosition<load_stages(C, kIsV)> ring;
   unsigned tail_parity = 0;
   TileIndex tile{0, 0};
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
     const bool is_real = schedule.has(round);
+    // Boxes must not come to a CTA that is gone.
+    if (asks_ahead(C) && !is_real && round == 0 && known.first_key >= 0 && p.pages > 0)
+      ptx::mbarrier_wait_parity(barrier_at<barriers(C).early>(smem, kIsV ? 1 : 0), 0);
     if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
     load_key_blocks<C, kIsV, kIsEither>(p, smem, schedule, tile, head_of<C>(p, tile), is_real, ring, tail_parity,
-                                        is_either_v);
+                                        is_either_v, round == 0 ? known : attention::KnownBlock{});
     if (!is_real) break;
   }
 }

@@ -150,6 +150,7 @@ __device__ __forceinline__ void produce_alone(const Params& p, const Walk& sched
     if (!is_real && (!joins_tiles(C) || warp == kWarpOfO || round == 0)) break;
     tile = schedule.at(round);
     const HeadIndex at = head_of<C>(p, tile);
+    wait_with_tile<C>(round);
     if (!passes_tiles(C) && warp == kWarpOfQ) {
       load_q<C>(p, smem, tile, at, q_ring);
     } else if (warp == kWarpOfO) {
@@ -165,13 +166,14 @@ __device__ __forceinline__ void produce_alone(const Params& p, const Walk& sched
 }
 
 template <Config C, class Walk>
-__device__ __forceinline__ void produce(const Params& p, const Walk& schedule, unsigned smem) {
+__device__ __forceinline__ void produce(const Params& p, const Walk& schedule, unsigned smem,
+                                        const attention::KnownBlock& known = {}) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if constexpr (loads_alike(C)) {
     if (warp == kWarpOfK || warp == kWarpOfV) return produce_keys<C, false, true>(p, schedule, smem, warp == kWarpOfV);
   } else if constexpr (has_placed_keys(C)) {
-    if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem);
-    if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem);
+    if (warp == kWarpOfK) return produce_keys<C, false>(p, schedule, smem, false, known);
+    if (warp == kWarpOfV) return produce_keys<C, true>(p, schedule, smem, true, known);
   }
   if constexpr (copies_q(C)) {
     if (warp == kWarpOfQ) return copy_queries<C>(p, schedule, smem);

@@ -18,6 +18,7 @@
 #include "attention/ragged_queries.cuh"
 #include "fmha/params.cuh"
 #include "ptx/global.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "spec/fmha.h"
 
 namespace tessera::fmha {
@@ -181,6 +182,15 @@ requires(shares_tiles<C>()) struct Schedule<C> {
     return {i - head * m_tiles, head, warpgroups};
   }
 };
+
+// The warp of Q of a kernel that asks ahead, which finds its tile by parameters alone unless keys are dealt: the wait
+// before its first load.
+template <Config C>
+__device__ __forceinline__ void wait_with_tile(int round) {
+  if constexpr (asks_ahead(C) && !is_dealt(C)) {
+    if (round == 0) ptx::griddepcontrol_wait();
+  }
+}
 
 // Dealt keys: where the parts of a slot lie, `row` of a tile. No more rows than there are take places.
 template <Config C>

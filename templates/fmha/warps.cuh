@@ -354,6 +354,9 @@ struct SharedConsumer : Consumer<C> {
       load_queries(q);
       end_reads();
       if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(this->smem, this->q_index()));
+      if constexpr (asks_ahead(C)) {
+        if (round == 0 && this->p.pages > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.early>(this->smem, 0), 0);
+      }
       this->rows = RowStatistics{};
       Accumulator<C> output;
 #pragma unroll

@@ -44,6 +44,7 @@ struct Barriers {
   BarrierRow exchange_full;   // [consumer warpgroup], CTA pairs only
   BarrierRow exchange_empty;  // as exchange_full
   BarrierRow tail;            // one, of keys that do not lie dense: V's boxes in which a sequence ends are there
+  BarrierRow early;           // of K and of V: the first block's boxes, where asks_ahead()
   BarrierRow passed;          // [kPassedTiles], where tiles are passed on
   BarrierRow raw_k_full;      // [raw_stages], 8-bit keys only
   BarrierRow raw_k_empty;
@@ -71,6 +72,7 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.exchange_full = cursor.take(exchanging);
   b.exchange_empty = cursor.take(exchanging);
   b.tail = cursor.take(has_placed_keys(c) ? 1 : 0);
+  b.early = cursor.take(asks_ahead(c) ? 2 : 0);
   b.passed = cursor.take(passes_tiles(c) ? kPassedTiles : 0);
   b.raw_k_full = cursor.take(raw);
   b.raw_k_empty = cursor.take(raw);

@@ -32,7 +32,7 @@ inline constexpr int kLoweredOfWarps = 6;  // powers of two, of references besid
 // Keys of a block that one warp takes.
 TESSERA_HD constexpr int keys_of_warp(const Config& c) { return c.tile_n / kConsumerWarps; }
 
-// Whether a warp that has nothing to store asks the L2 for a CTA's first keys while the kernel before still runs:
+// Whether a CTA looks up its first keys while the kernel before still runs, and asks the L2 for them:
 // fmha/keys_ahead.cuh. On Hopper, where keys lie in pages, and every key of a sequence is seen.
 TESSERA_HD constexpr bool asks_ahead(const Config& c) {
   return shares_blocks(c) && is_split(c) && c.facts.kv_layout == KvLayout::paged && c.kv_copy == KvCopy::tma &&

@@ -60,15 +60,21 @@ struct Machine {
   }
 };
 
-/// --templates and a new folder, in which one place of a file below templates/ is written otherwise.
+/// One place of a file below templates/ is written otherwise in a folder of templates.
+inline void add_fault(const std::filesystem::path& templates, const std::string& file, std::string_view from,
+                      std::string_view to) {
+  std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
+  testing::plant(text, from, to);
+  std::filesystem::create_directories((templates / file).parent_path());
+  write_file(templates / file, text);
+}
+
+/// --templates and a new folder with a fault.
 inline std::vector<std::string> templates_with_fault(const Machine& machine, const std::string& file,
                                                      std::string_view from, std::string_view to) {
   static int count = 0;
   const auto folder = machine.terminal.folder.path / ("templates" + std::to_string(++count));
-  std::filesystem::create_directories((folder / file).parent_path());
-  std::string text = read_text(std::filesystem::path(TESSERA_SOURCE_DIR) / "templates" / file);
-  testing::plant(text, from, to);
-  write_file(folder / file, text);
+  add_fault(folder, file, from, to);
   return {"--templates", folder.string()};
 }
 

@@ -212,3 +212,33 @@ TEST_CASE("run: decode asks the L2 ahead for boxes that the same CTA loads, what
     }
   }
 }
+
+// The emulator runs launches one after the other: what is in memory before the wait is what will be there. So what was
+// found is spoilt.
+TEST_CASE("run: decode looks again at what it found while the launch in front still ran") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const auto run_split = [&](std::vector<std::string> fault, const std::string& split, const std::string& kv_dtype) {
+    return run(machine, std::move(fault),
+               {"--arch",     "sm_90a", "--strict",   "--races",    "--kv-layout", "paged",      "--page-size",
+                "16",         "--mask", "causal",     "--batch",    "5",           "--heads-q",  "8",
+                "--heads-kv", "2",      "--seqlen-q", "1",          "--lengths",   "random",     "--seqlen-k",
+                "700",        "--sms",  "8",          "--split-kv", split,         "--kv-dtype", kv_dtype})
+        .code;
+  };
+  const std::string page = "known.guess = page_of(key);", other_page = "known.guess = page_of(key) ^ 1;";
+  const std::string length = "p.seqused_k + sequence), 0), p.seqlen_k);";
+  for (const std::string split : {"dealt", "on"}) {
+    CAPTURE(split);
+    CHECK(run_split(templates_with_fault(machine, "fmha/keys_ahead.cuh", page, other_page), split, "bf16") == 0);
+    CHECK(run_split(templates_with_fault(machine, "fmha/keys_ahead.cuh", length,
+                                         "p.seqused_k + sequence) - 70, 0), p.seqlen_k);"),
+                    split, "e4m3") == 0);
+    CHECK(run_split(templates_with_fault(machine, "fmha/keys_ahead.cuh", length,
+                                         "p.seqused_k + sequence) * 2, 0), p.seqlen_k);"),
+                    split, "bf16") == 0);
+    const auto unseen = templates_with_fault(machine, "fmha/keys_ahead.cuh", page, other_page);
+    add_fault(unseen.back(), "fmha/paged_load.cuh", "is_block && page == known.guess", "is_block");
+    CHECK(run_split(unseen, split, "bf16") == 1);
+  }
+}
