@@ -34,6 +34,8 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
                            {"seqlen_q", 150}, {"pages", 30},  {"max_pages", 19}};
   static const Sizes tokens{{"batch", 2},     {"heads_q", 2}, {"heads_kv", 1},
                             {"seqlen_q", 50}, {"pages", 300}, {"max_pages", 200}};
+  static const Sizes few{{"batch", 2},    {"heads_q", 2}, {"heads_kv", 1},
+                         {"seqlen_q", 1}, {"pages", 30},  {"max_pages", 19}};
   static const Sizes packed{{"batch", 2},      {"heads_q", 2},    {"heads_kv", 1},
                             {"seqlen_q", 150}, {"seqlen_k", 300}, {"tokens_k", 500}};
   static const Sizes latent{{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 300}};
@@ -43,6 +45,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha head_dim=64 mask=causal q_layout=ragged", attention},
       {"fmha head_dim=64 mask=causal q_layout=ragged split_kv=dealt tile_m=64 tile_n=64", attention},
       {"fmha head_dim=64 kv_layout=paged page_size=16 mask=causal", pages},
+      {"fmha head_dim=64 kv_layout=paged page_size=16 split_kv=on mma_kind=mma.f16 tile_m=16 pack_gqa=2", few},
       {"fmha head_dim=128 kv_layout=paged page_size=1 pack_gqa=2", tokens},
       {"fmha head_dim=64 kv_layout=ragged q_layout=ragged mask=causal", packed},
       {"fmha head_dim=64 q_layout=ragged seqused=k split_kv=dealt tile_m=64 tile_n=64", attention},
@@ -105,6 +108,7 @@ const std::map<std::string, const char*>& sync_reasons() {
   static const char* const kMatrices = "ldmatrix, which lanes execute together, is the last to read the slot";
   static const std::map<std::string, const char*> known = {
       {"attention/placed_keys.cuh: load_boxes", "of launches without keys, which these are not"},
+      {"attention/placed_keys.cuh: load_boxes, 2", kAnnounced},
       {"attention/placed_keys.cuh: load_boxes, 3", kLast},
       {"attention/placed_keys.cuh: clear_and_arrive", kLast},
       {"fmha/epilogue.cuh: hand_over_ragged", "rows leave from registers: the arrival hands nothing over"},
@@ -124,7 +128,10 @@ const std::map<std::string, const char*>& sync_reasons() {
        "of rows that leave from registers: tcgen05.wait::ld, which lanes execute together, lies before the arrival"},
       {"fmha_tcgen05/softmax.cuh: arrive_at_issuer",
        "of what lies in Tensor Memory: tcgen05.wait, which lanes execute together, lies before the arrival"},
-      {"fmha/paged_load.cuh: load_key_blocks", kElsewhere},
+      {"fmha/paged_load.cuh: start_first_block", kAnnounced},
+      {"fmha/paged_load.cuh: start_first_block, 2", kLast},
+      {"fmha/paged_load.cuh: load_key_blocks", kLast},
+      {"fmha/paged_load.cuh: load_key_blocks, 2", kElsewhere},
       {"gemm/kernel.cuh: kernel", kBarrier},
       {"gemm/scales.cuh: load_bulk",
        "lane 0, which starts the copies, has met the others behind their last ones, and executes the fence itself"},
