@@ -6,12 +6,14 @@ medians (in_turns.py). Prints Markdown tables of TFLOP/s and ratios (their time 
 
   python3 bench/peers/gemm_vs_cublas.py --library build/bench/peers/libtessera_peer_shim.so
           [--sets large,fp8,small,layers,shapes] [--seed 1] [--count 64] [--types bf16] [--shapes 384x6144x4096,...] [--repeat 20]
-          [--output FILE] [--best [--nearest 24] [--times FILE] | --candidates FILE]
+          [--over-c] [--output FILE] [--best [--nearest 24] [--times FILE] | --candidates FILE]
 
 --sets layers: --count products of LAYERS with 1 to 2,048 rows, drawn with --seed, the first of the first of --types, and so on in turn;
 shapes: those of --shapes, each of all --types. Types: bf16, f16, e4m3, e4m3-promoted.
 --best: besides the planner's choice every candidate of it is timed, all a few times, then the fastest in turns; --nearest: only as many as
 the model has first, the choice among them. --times appends a line for each candidate: types, sizes, pins, microseconds of it and of cuBLAS.
+
+--over-c: d = a b^T + d, cuBLAS by torch.addmm on its own output; 16-bit types.
 
 --candidates: instead, times the kernels that FILE's lines pin ("tile_m=128,tile_n=256,cluster_m=2,...") on every shape, a
 line for each: set, sizes, pins, microseconds of ours and theirs.
@@ -57,8 +59,8 @@ class Ours:
         if error is not None:
             raise RuntimeError(error.decode())
 
-    def bind(self, a, b, d):
-        self.pointers = (ctypes.c_uint64 * 6)(a.data_ptr(), b.data_ptr(), 0, d.data_ptr(), 0, 0)
+    def bind(self, a, b, d, over_c=False):
+        self.pointers = (ctypes.c_uint64 * 6)(a.data_ptr(), b.data_ptr(), d.data_ptr() if over_c else 0, d.data_ptr(), 0, 0)
         self.sizes = (ctypes.c_int64 * 4)(a.shape[0], b.shape[0], a.shape[1], 1)
 
     def launch(self):
@@ -66,31 +68,36 @@ class Ours:
         self.check(self.library.tessera_bench_gemm_launch(self.handle, stream, self.pointers, self.sizes))
 
 
-def selectors_of(dtype, accumulation, m, n, k):
+def selectors_of(dtype, accumulation, m, n, k, over_c=False):
     text = f"dtype={dtype},d_dtype={'bf16' if dtype == 'e4m3' else dtype},m={m},n={n},k={k}"
-    return text + (f",accumulation={accumulation}" if dtype == "e4m3" else "")
+    return text + (f",accumulation={accumulation}" if dtype == "e4m3" else "") + (",c=matrix" if over_c else "")
 
 
 class Cell:
     """One product, with cuBLAS as the peer."""
 
-    def __init__(self, dtype, accumulation, m, n, k):
-        self.dtype, self.accumulation, self.shape = dtype, accumulation, (m, n, k)
+    def __init__(self, dtype, accumulation, m, n, k, over_c=False):
+        self.dtype, self.accumulation, self.shape, self.over_c = dtype, accumulation, (m, n, k), over_c
         self.a, self.b = (torch.randn(rows, k, device="cuda").to(TORCH_DTYPE[dtype]) for rows in (m, n))
         self.d = torch.empty(m, n, device="cuda", dtype=TORCH_DTYPE[dtype] if dtype != "e4m3" else torch.bfloat16)
         self.out = torch.empty_like(self.d)
         self.one = torch.ones((), device="cuda")
-        self.selectors = selectors_of(dtype, accumulation, m, n, k)
+        self.selectors = selectors_of(dtype, accumulation, m, n, k, over_c)
 
     def peer(self):
         if self.dtype == "e4m3":
             torch._scaled_mm(self.a, self.b.t(), self.one, self.one, out_dtype=torch.bfloat16,
                              use_fast_accum=self.accumulation == "fast", out=self.out)
+        elif self.over_c:
+            torch.addmm(self.out, self.a, self.b.t(), out=self.out)
         else:
             torch.mm(self.a, self.b.t(), out=self.out)
 
     def check(self, ours):
-        self.d.fill_(float("nan"))
+        if self.over_c:
+            self.d.copy_(self.out.normal_())
+        else:
+            self.d.fill_(float("nan"))
         self.peer()
         ours.launch()
         torch.cuda.synchronize()
@@ -144,11 +151,11 @@ def table(library, arguments, flush):
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     ratios = {}
-    compile_all(library, [selectors_of(*of) for _, *of in cells(arguments)])
+    compile_all(library, [selectors_of(*of, arguments.over_c) for _, *of in cells(arguments)])
     for name, dtype, accumulation, m, n, k in cells(arguments):
-        cell = Cell(dtype, accumulation, m, n, k)
+        cell = Cell(dtype, accumulation, m, n, k, arguments.over_c)
         ours = Ours(library, cell.selectors)
-        ours.bind(cell.a, cell.b, cell.d)
+        ours.bind(cell.a, cell.b, cell.d, cell.over_c)
         cell.check(ours)
         (mine,), theirs = cell.measure([ours], arguments.repeat, flush)
         ratios.setdefault(name, []).append(theirs / mine)
@@ -168,12 +175,12 @@ def candidates(library, arguments, flush):
     lines = []
     pins = [line.strip() for line in open(arguments.candidates) if line.strip()]
     for name, dtype, accumulation, m, n, k in cells(arguments):
-        cell = Cell(dtype, accumulation, m, n, k)
+        cell = Cell(dtype, accumulation, m, n, k, arguments.over_c)
         kernels = []
         for pin in pins:
             try:
                 ours = Ours(library, cell.selectors + "," + pin)
-                ours.bind(cell.a, cell.b, cell.d)
+                ours.bind(cell.a, cell.b, cell.d, cell.over_c)
                 cell.check(ours)
                 kernels.append((pin, ours))
             except RuntimeError as error:
@@ -213,13 +220,13 @@ def best(library, arguments, flush):
     print("\n".join(lines), flush=True)
     short = lambda ours: ours.name.replace("tessera_gemm_sm90a_", "")
     ratios = []
-    problems = [(of, candidates_of(library, selectors_of(*of), arguments.nearest)) for _, *of in cells(arguments)]
+    problems = [(of, candidates_of(library, selectors_of(*of, arguments.over_c), arguments.nearest)) for _, *of in cells(arguments)]
     compile_all(library, [text for _, texts in problems for text in texts])
     for (dtype, accumulation, m, n, k), texts in problems:
-        cell = Cell(dtype, accumulation, m, n, k)
+        cell = Cell(dtype, accumulation, m, n, k, arguments.over_c)
         kernels = [Ours(library, text) for text in texts]
         for ours in kernels:
-            ours.bind(cell.a, cell.b, cell.d)
+            ours.bind(cell.a, cell.b, cell.d, cell.over_c)
             cell.check(ours)
         first, theirs = cell.measure(kernels, 4, flush)
         if arguments.times:
@@ -257,6 +264,7 @@ def main():
     parser.add_argument("--types", default="bf16")
     parser.add_argument("--shapes", default="")
     parser.add_argument("--times")
+    parser.add_argument("--over-c", action="store_true")
     parser.add_argument("--output")
     arguments = parser.parse_args()
     library = ctypes.CDLL(arguments.library)

@@ -74,7 +74,9 @@ struct Consumer {
                               part * instruction_columns(C) * kStepBytes);
   }
 
-  __device__ __forceinline__ void multiply(Accumulators<C>& accumulators) {
+  // `before_end` is called while the last products are on their way.
+  template <class BeforeEnd>
+  __device__ __forceinline__ void multiply(Accumulators<C>& accumulators, const BeforeEnd& before_end) {
     int previous = 0;
 #pragma unroll 1
     for (int step = 0; step < schedule.steps(); ++step) {
@@ -89,6 +91,7 @@ struct Consumer {
       ring.advance();
     }
     pass_turn();
+    before_end();
     ptx::wgmma_wait_group<0>();
     hold<C>(accumulators);
     release(previous);
@@ -278,6 +281,15 @@ struct Consumer {
       }
       wait_turn();
       TileIndex tile;
+      const auto begin_epilogue = [&](const TileIndex& of) {
+        epilogue.row_end = of.row_end;
+        const int first = C.split_k == 1 ? 0 : schedule.place.k * stored_columns(C);
+        epilogue.ask_for_addend(of.row + first_block * kBlockRows, of.column + first, of.batch);
+      };
+      const auto find_tile = [&] {
+        tile = schedule.at(item);
+        begin_epilogue(tile);
+      };
       if constexpr (has_scale_blocks(C)) {
         const TileIndex uniform = schedule.at(item);
         tile = uniform;
@@ -287,13 +299,16 @@ struct Consumer {
         } else {
           multiply_scaled(accumulators, uniform);
         }
+        begin_epilogue(tile);
       } else if constexpr (C.facts.accumulation == Accumulation::promoted) {
         multiply_promoted(accumulators);
+        find_tile();
+      } else if constexpr (loads_addend_ahead(C)) {
+        multiply(accumulators, find_tile);
       } else {
-        multiply(accumulators);
+        multiply(accumulators, [] {});
+        find_tile();
       }
-      if constexpr (!has_scale_blocks(C)) tile = schedule.at(item);
-      epilogue.row_end = tile.row_end;
       if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
       if constexpr (is_gated(C)) {
         const float alpha_up = is_dual(C) ? scaled_alpha<is_8_bit(a_dtype(C))>(p, p.scale_b2) : epilogue.alpha;

@@ -11,6 +11,7 @@
 // rows, behind which another group's may stand.
 #pragma once
 
+#include "gemm/addend.cuh"
 #include "gemm/finish.cuh"
 #include "gemm/matmul.cuh"
 #include "gemm/params.cuh"
@@ -85,13 +86,15 @@ struct Epilogue {
   int slot = 0;
   int row_end = 0;  // of D, for the tile
   int group = 0;    // whose bias it has
+  AddendPanels<C> addend;
 
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int warpgroup_index)
       : p(params),
         warpgroup(warpgroup_index),
         alpha(scaled_alpha<is_8_bit(a_dtype(C))>(params, params.scale_b)),
         is_by_tma(fits_tma(params)),
-        staging(smem + kStagingOffset + warpgroup_index * staging_bytes(C)) {}
+        staging(smem + kStagingOffset + warpgroup_index * staging_bytes(C)),
+        addend(params) {}
 
   // Of D, or of its transpose. Asked for each time: groups of rows there have p.n of their own.
   __device__ __forceinline__ int columns() const { return columns_of_d(C, p.n); }
@@ -104,15 +107,33 @@ struct Epilogue {
   __device__ __forceinline__ int row_of_thread() const { return thread / 32 * 16 + thread % 32 / 4; }
   __device__ __forceinline__ int column_of_thread() const { return thread % 4 * 2; }
 
-  // kCount here and below: columns of D that a panel has.
+  // Before store(), which takes panels of C that were asked for here: the place that it is told, and row_end.
+  __device__ __forceinline__ void ask_for_addend(int row, int column, int batch) {
+    if constexpr (stages_addend(C))
+      addend.begin(row, column, batch, is_swapped(C) ? columns() : row_end, is_swapped(C) ? row_end : columns());
+  }
+
+  // kCount here and below: columns of D that a panel has. `slot_of_addend`: where the panel's C lies.
   template <int kCount, int kRegisters>
-  __device__ __forceinline__ void finish_panel(float (&panel)[kRegisters], int row, int column, int batch) const {
+  __device__ __forceinline__ void finish_panel(float (&panel)[kRegisters], int row, int column, int batch,
+                                               unsigned slot_of_addend) const {
     const float of_panel = joins_factors(C) && stages_whole_tile(C) ? 1.0f : alpha;  // see store_joined
+    if constexpr (stages_addend(C)) {
+#pragma unroll
+      for (int v = 0; v < kRegisters; ++v) panel[v] *= of_panel;
+      if (p.beta != 0.0f) addend.add(panel, slot_of_addend);
+    }
 #pragma unroll
     for (int v = 0; v < kCount / 2; v += 2) {
+      const int of_row = row + row_of_thread() + v / 2 % 2 * 8, of_column = column + v / 4 * 8 + column_of_thread();
       float pair[2] = {panel[v], panel[v + 1]};
-      finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, of_panel, row + row_of_thread() + v / 2 % 2 * 8, row_end,
-                                                      column + v / 4 * 8 + column_of_thread(), batch, group);
+      if constexpr (stages_addend(C)) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          pair[i] = finish_sum<C.facts, c_dtype(C), is_swapped(C)>(pair[i], p, of_row, of_column + i, group);
+      } else {
+        finish_pair<C.facts, c_dtype(C), is_swapped(C)>(pair, p, of_panel, of_row, row_end, of_column, batch, group);
+      }
       panel[v] = pair[0];
       panel[v + 1] = pair[1];
     }
@@ -302,12 +323,15 @@ struct Epilogue {
     }
   }
 
-  // A panel's sums, finished.
+  // A panel's sums, finished. Its slot, at `to`, is free: C comes there first.
   template <int kCount, class Sums, int kRegisters>
   __device__ __forceinline__ void finish_sums(Sums& sums, float (&out)[kRegisters], int block, int panel, int row,
-                                              int column, int batch) const {
+                                              int column, int batch, unsigned to) {
     sums(out, block, panel);
-    if constexpr (!is_gated(C)) finish_panel<kCount>(out, row, column, batch);
+    if constexpr (stages_addend(C)) {
+      if (p.beta != 0.0f) addend.put(to, block * panels_across(C) + panel);
+    }
+    if constexpr (!is_gated(C)) finish_panel<kCount>(out, row, column, batch, to);
     if constexpr (has_d_factors(C)) divide_by_factors(out, row, column, batch);
   }
 
@@ -317,8 +341,9 @@ struct Epilogue {
     const int first_row = row + block * kBlockRows, first_column = column + panel * kPanelColumns;
     const unsigned to = staging + slot * kSlotBytes;
     slot ^= 1;
-    finish_sums<kCount>(sums, out, block, panel, first_row, first_column, batch);
-    wait_for_slots<kStagingSlots - 1>();
+    if constexpr (stages_addend(C)) wait_for_slots<kStagingSlots - 1>();
+    finish_sums<kCount>(sums, out, block, panel, first_row, first_column, batch, to);
+    if constexpr (!stages_addend(C)) wait_for_slots<kStagingSlots - 1>();
     stage(out, to);
     end_staging();
     send<kCount>(to, first_row, first_column, batch);
@@ -332,7 +357,7 @@ struct Epilogue {
     for (int i = 0; i < blocks(C) * kPanels; ++i) {
       float out[kPanelColumns / 2];
       finish_sums<kPanelColumns>(sums, out, i / kPanels, i % kPanels, row + i / kPanels * kBlockRows,
-                                 column + i % kPanels * kPanelColumns, batch);
+                                 column + i % kPanels * kPanelColumns, batch, staging + i * kSlotBytes);
       stage(out, staging + i * kSlotBytes);
     }
     end_staging();
@@ -361,7 +386,7 @@ struct Epilogue {
     for (int i = 0; i < blocks(C) * kPanels; ++i) {
       float out[kPanelColumns / 2];
       finish_sums<kPanelColumns>(sums, out, i / kPanels, i % kPanels, row + i / kPanels * kBlockRows,
-                                 column + i % kPanels * kPanelColumns, batch);
+                                 column + i % kPanels * kPanelColumns, batch, staging + i * kSlotBytes);
 #pragma unroll
       for (int v = 0; v < kPanelColumns / 2; v += 8) {
         unsigned packed[4];

@@ -34,8 +34,18 @@ __device__ __forceinline__ float bias_of(const AnyParams& p, int group, int colu
   return load_element<kAddendType>(p.bias, row + column);
 }
 
-// Two neighbours of a row; `row` and `column` are places in D, or in its transpose, whose rows end at `row_end`. Also
-// called for places outside D: nothing is read for them, and nothing comes of them. `group`: whose bias it is.
+// What follows the addend of a sum: bias and activation. `row` and `column` are places in D, or in its transpose.
+template <ProductFacts kFacts, DType kAddendType, bool kIsTransposed, class AnyParams>
+__device__ __forceinline__ float finish_sum(float x, const AnyParams& p, int row, int column, int group) {
+  if constexpr (kFacts.bias != Bias::none) {
+    const int of_d = kIsTransposed ? row : column, columns = kIsTransposed ? p.m : p.n;
+    if (of_d < columns) x += bias_of<kFacts, kAddendType>(p, group, columns, of_d);
+  }
+  return activate<kFacts.activation>(x);
+}
+
+// Two neighbours of a row, whose rows end at `row_end`. Also called for places outside D: nothing is read for them, and
+// nothing comes of them. `group`: whose bias it is.
 template <ProductFacts kFacts, DType kAddendType, bool kIsTransposed, class AnyParams>
 __device__ __forceinline__ void finish_pair(float (&pair)[2], const AnyParams& p, float alpha, int row, int row_end,
                                             int column, int batch, int group) {
@@ -47,11 +57,7 @@ __device__ __forceinline__ void finish_pair(float (&pair)[2], const AnyParams& p
       const long long place = kIsTransposed ? (column + i) * p.ldc + row : row * p.ldc + column + i;
       if (is_inside && p.beta != 0.0f) pair[i] += p.beta * load_element<kAddendType>(p.c, batch * p.c_stride_l + place);
     }
-    if constexpr (kFacts.bias != Bias::none) {
-      const int of_d = kIsTransposed ? row : column + i, columns = kIsTransposed ? p.m : p.n;
-      if (of_d < columns) pair[i] += bias_of<kFacts, kAddendType>(p, group, columns, of_d);
-    }
-    pair[i] = activate<kFacts.activation>(pair[i]);
+    pair[i] = finish_sum<kFacts, kAddendType, kIsTransposed>(pair[i], p, row, column + i, group);
   }
 }
 

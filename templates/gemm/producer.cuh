@@ -19,6 +19,7 @@
 #pragma once
 
 #include "common/ring.cuh"
+#include "gemm/addend.cuh"
 #include "gemm/params.cuh"
 #include "gemm/schedule.cuh"
 #include "ptx/elect.cuh"
@@ -143,6 +144,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
   const auto b_ctas = static_cast<unsigned short>(column << (first_rank + place.n));
 
   common::RingPosition<C.stages> ring;
+  AddendPrefetch<C> addend(p);
   int unwritten = C.stages;  // slots: their first contents are the whole tile, zeros behind the matrix
 #pragma unroll 1
   for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
@@ -164,6 +166,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
         ptx::griddepcontrol_wait();
       }
     }
+    addend.begin(tile, place.k);
 #pragma unroll 1
     for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
       const unsigned full = barriers.full[ring.slot];
@@ -180,6 +183,7 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
         load_operand<C, b_layout(C), b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
             p.b, of_b, full, place.m, b_ctas, step, b_begin, unwritten > 0 ? b_slot_rows(C) : b_rows, tile.b_batch);
       }
+      addend.step();
       if (unwritten > 0) --unwritten;
       ring.advance();
     }

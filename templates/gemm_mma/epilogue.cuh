@@ -22,6 +22,7 @@
 #include "gemm/quantizer.cuh"
 #include "gemm_mma/staged.cuh"
 #include "ptx/global.cuh"
+#include "ptx/global_written.cuh"
 #include "ptx/math.cuh"
 #include "spec/gemm_mma.h"
 
@@ -85,6 +86,10 @@ struct Epilogue {
   const float alpha_up = C.facts.gate == Gate::dual ? gemm::scaled_alpha<has_tensor_scales(C)>(p, p.scale_b2) : alpha;
   const int columns_d = columns_of_d(C, p.n);
   const bool is_in_vectors = (p.ldd | p.d_stride_l) * kElementBytes % (4 * kWords) == 0;
+  // C is read where what becomes of it is stored, by the same thread: it may be D.
+  static constexpr bool kReadsWords = C.facts.c == Addend::matrix && !is_quantized(C) && !is_swapped(C);
+  const bool is_c_in_vectors =
+      ((p.ldc | p.c_stride_l) * kElementBytes | reinterpret_cast<unsigned long long>(p.c)) % (4 * kWords) == 0;
 
   __device__ __forceinline__ void store_words(const unsigned (&words)[kWords], const gemm::WalkedTile& tile, int row,
                                               int column) const {
@@ -108,6 +113,47 @@ struct Epilogue {
       } else {
         static_cast<unsigned*>(p.d_pointer)[index + i] = words[i];
       }
+    }
+  }
+
+  // Of C, as store_words() has them of D.
+  __device__ __forceinline__ void load_words(unsigned (&words)[kWords], const gemm::WalkedTile& tile, int row,
+                                             int column) const {
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) words[w] = 0;
+    if (row >= tile.row_end || p.beta == 0.0f) return;
+    const long long index = tile.a_matrix * p.c_stride_l + row * p.ldc + column;
+    const unsigned char* const from = static_cast<const unsigned char*>(p.c) + index * kElementBytes;
+    if (is_c_in_vectors && column + kStored <= p.n) {
+      if constexpr (kWords == 4) {
+        const ptx::Vector4 v = ptx::ld_global_v4_written(from);
+        words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+      } else {
+        ptx::ld_global_v2_written(from, words[0], words[1]);
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kStored; ++i) {
+      if (column + i >= p.n) continue;
+      if constexpr (kElementBytes == 2) {
+        words[i / 2] |= static_cast<unsigned>(reinterpret_cast<const unsigned short*>(from)[i]) << (i % 2 * 16);
+      } else {
+        words[i] = reinterpret_cast<const unsigned*>(from)[i];
+      }
+    }
+  }
+  // The first of the columns of D, of kTogether groups, that this thread loads and stores.
+  __device__ __forceinline__ int column_of_words() const {
+    if constexpr (kElementBytes != 2) return lane % 4 * 2;
+    return kTogether == 4 ? lane % 4 * 8 : lane % 2 * 8 + lane % 4 / 2 * 4;
+  }
+  // Groups of words that this thread has of rows to those of its pairs of sums; and back.
+  static __device__ __forceinline__ void exchange(unsigned (&words)[kWords]) {
+    if constexpr (kElementBytes == 2 && kTogether == 4) {
+      common::transpose_quad(words);
+    } else if constexpr (kElementBytes == 2) {
+      transpose_pair(words);
     }
   }
 
@@ -231,31 +277,48 @@ struct Epilogue {
     }
   }
 
-  // kTogether groups from `first` on, of the thread's row `half` of two.
-  __device__ __forceinline__ void store_groups(const Value (&values)[kGroups][4], int first,
+  // kTogether groups from `first` on, of the thread's row `half` of two; of_c: theirs, where there is one.
+  __device__ __forceinline__ void store_groups(const Value (&values)[kGroups][4], int first, unsigned (&of_c)[kWords],
                                                const gemm::WalkedTile& tile, int half, int row, int column) const {
     unsigned words[kWords];
-    int of_thread = lane % 4 * 2;
-    if constexpr (kElementBytes != 2) {
-      finish_words(words, values[first], tile, half, row, column);
-    } else {
+    if constexpr (kReadsWords) exchange(of_c);
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
-        float pair[2];
-        finish(pair, values[first + i], tile, half, row, column + 8 * i);
-        words[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
-      }
-      if constexpr (kTogether == 4) {
-        common::transpose_quad(words);
-        of_thread = lane % 4 * 8;
+    for (int i = 0; i < kTogether; ++i) {
+      float pair[2];
+      if constexpr (kReadsWords) {
+        finish_with(pair, values[first + i], of_c, i, tile, half, row, column + 8 * i);
+      } else if constexpr (kElementBytes != 2) {
+        finish_words(words, values[first], tile, half, row, column);
+        continue;
       } else {
-        transpose_pair(words);
-        of_thread = lane % 2 * 8 + lane % 4 / 2 * 4;
+        finish(pair, values[first + i], tile, half, row, column + 8 * i);
       }
-      // c may be d: the others of the quad have read it.
-      if constexpr (C.facts.c == Addend::matrix) __syncwarp();
+      if constexpr (kElementBytes == 2) {
+        words[i] = ptx::cvt_pack<C.facts.d_dtype>(pair[0], pair[1]);
+      } else {
+        words[0] = __float_as_uint(pair[0]), words[1] = __float_as_uint(pair[1]);
+      }
     }
-    store_words(words, tile, row, column + of_thread);
+    exchange(words);
+    store_words(words, tile, row, column + column_of_words());
+  }
+  // Two neighbours of group `i` of those that are stored together, with theirs of C.
+  __device__ __forceinline__ void finish_with(float (&pair)[2], const Value (&values)[4],
+                                              const unsigned (&of_c)[kWords], int i, const gemm::WalkedTile& tile,
+                                              int half, int row, int column) const {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      float c;
+      if constexpr (kElementBytes == 2) {
+        c = ptx::cvt_f32<C.facts.d_dtype>(static_cast<unsigned short>(of_c[i] >> 16 * e));
+      } else {
+        c = __uint_as_float(of_c[e]);
+      }
+      pair[e] = static_cast<float>(values[2 * half + e]) * alpha;
+      if (p.beta != 0.0f) pair[e] += p.beta * c;
+      pair[e] =
+          gemm::finish_sum<C.facts, C.facts.d_dtype, false>(pair[e], p, row, column + lane % 4 * 2 + e, tile.b_matrix);
+    }
   }
 
   // 16 rows and some groups to the staged block at `to`, from its column `within` on.
@@ -304,6 +367,17 @@ struct Epilogue {
   }
   __device__ __forceinline__ void store_values(const Value (&values)[kGroups][4], const gemm::WalkedTile& tile,
                                                int first_row, int column) const {
+    // Both rows' C is on its way together.
+    unsigned of_c[2][kGroups / kTogether][kWords];
+    if constexpr (kReadsWords) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int g = 0; g < kGroups; g += kTogether)
+          load_words(of_c[half][g / kTogether], tile, first_row + lane / 4 + 8 * half,
+                     column + 8 * g + column_of_words());
+      }
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + lane / 4 + 8 * half;
@@ -313,7 +387,8 @@ struct Epilogue {
         store_transposed(values[0], tile, half, row, column);
       } else {
 #pragma unroll
-        for (int g = 0; g < kGroups; g += kTogether) store_groups(values, g, tile, half, row, column + 8 * g);
+        for (int g = 0; g < kGroups; g += kTogether)
+          store_groups(values, g, of_c[half][g / kTogether], tile, half, row, column + 8 * g);
       }
     }
   }

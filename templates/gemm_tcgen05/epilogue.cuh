@@ -10,6 +10,7 @@
 #pragma once
 
 #include "gemm/activation.cuh"
+#include "gemm/addend_reader.cuh"
 #include "gemm/finish.cuh"
 #include "gemm_tcgen05/params.cuh"
 #include "gemm_tcgen05/schedule.cuh"
@@ -21,6 +22,23 @@
 #include "spec/gemm_tcgen05.h"
 
 namespace tessera::gemm_tcgen05 {
+
+// C of D's panels, the next one's in registers (gemm/addend_reader.cuh). A block-scaled D has no slots: its threads
+// read their own rows of C, element by element.
+TESSERA_HD constexpr bool stages_addend(const Config& c) { return c.facts.c == Addend::matrix && !is_quantized(c); }
+template <Config C, bool kIsStaged = stages_addend(C)>
+struct AddendPanels {
+  using Reader = gemm::AddendReader<C.facts.d_dtype, d_span_bytes(C), d_swizzle(C), Params>;
+
+  Reader reader;
+  unsigned words[staging_slot_bytes(C) / 512][4];
+
+  __device__ __forceinline__ explicit AddendPanels(const Params& params) : reader(params) {}
+};
+template <Config C>
+struct AddendPanels<C, false> {
+  __device__ __forceinline__ explicit AddendPanels(const Params&) {}
+};
 
 template <Config C>
 struct Epilogue {
@@ -40,6 +58,7 @@ struct Epilogue {
   int slot = 0;
   int row_end = 0;  // of D, for the tile
   int group = 0;    // whose bias it has
+  AddendPanels<C> addend;
 
   __device__ __forceinline__ Epilogue(const Params& params, unsigned smem, int store_warp)
       : p(params),
@@ -49,7 +68,8 @@ struct Epilogue {
                                             : alpha),
         columns_d(columns_of_d(C, params.n)),
         is_by_tma(((columns_of_d(C, params.n) | params.ldd | params.d_stride_l) * kElementBytes) % 16 == 0),
-        staging(smem + smem_layout(C).d.offset + store_warp * kStagingSlots * staging_slot_bytes(C)) {}
+        staging(smem + smem_layout(C).d.offset + store_warp * kStagingSlots * staging_slot_bytes(C)),
+        addend(params) {}
 
   __device__ __forceinline__ float bias_of(int column) const {
     return gemm::bias_of<C.facts, C.facts.d_dtype>(p, group, p.n, column);
@@ -63,6 +83,10 @@ struct Epilogue {
       if (row < row_end && column < p.n && p.beta != 0.0f)
         x += p.beta * gemm::load_element<C.facts.d_dtype>(p.c, batch * p.c_stride_l + row * p.ldc + column);
     }
+    return finish_sum(x, column);
+  }
+  // What follows the addend.
+  __device__ __forceinline__ float finish_sum(float x, int column) const {
     if constexpr (C.facts.bias != Bias::none) {
       if (column < p.n) x += bias_of(column);
     }
@@ -115,14 +139,73 @@ struct Epilogue {
     }
   }
 
-  // A panel of sums, finished: `lanes` is the row of the lanes' operand that its first lane has, `first` the row of the
-  // other one that its first column has.
-  __device__ __forceinline__ void finish_panel(float (&v)[kPanel], int lanes, int first, int batch) const {
+  // `lanes` here and below: the row of the lanes' operand that a panel's first lane has; `first`: the row of the other
+  // one that its first column has.
+  static __device__ __forceinline__ gemm::AddendPart part_of_addend(int lanes, int first) {
+    return is_swapped(C) ? gemm::AddendPart{first, lanes, kPanel, kStoreRows}
+                         : gemm::AddendPart{lanes, first, kStoreRows, kPanel};
+  }
+  // A tile's first panel of C, when row_end is known.
+  __device__ __forceinline__ void ask_for_addend(int lanes, int first, int batch) {
+    if constexpr (stages_addend(C)) {
+      addend.reader.batch = batch, addend.reader.end_of_rows = row_end, addend.reader.end_of_columns = p.n;
+      addend.reader.load(addend.words, lane, part_of_addend(lanes, first));
+    }
+  }
+  // The panel of C that was asked for, times beta, to one of sums, by way of the slot where the finished one will lie:
+  // what a lane takes from there it writes. The one that begins at `next` is asked for, if that is not negative.
+  __device__ __forceinline__ void add_addend(float (&v)[kPanel], int lanes, int first, int next) {
+    using Reader = typename AddendPanels<C>::Reader;
+    const gemm::AddendPart of = part_of_addend(lanes, first);
+    const unsigned from = staging + slot * staging_slot_bytes(C);
+    addend.reader.put(addend.words, from, lane, of);
+    if (next >= 0) addend.reader.load(addend.words, lane, part_of_addend(lanes, next));
+    addend.reader.put_elements(from, lane, of);
+    if constexpr (is_swapped(C)) {
+#pragma unroll
+      for (int i = 0; i < kPanel; ++i) {
+        const unsigned address = Reader::staged(from, i, lane * kElementBytes);
+        if constexpr (kElementBytes == 4) {
+          v[i] += p.beta * ptx::ld_shared_f32(address);
+        } else {
+          v[i] += p.beta * ptx::cvt_f32<C.facts.d_dtype>(ptx::ld_shared_u16(address));
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPanel / Reader::kOfUnit; ++i) {
+        const ptx::Words4 unit = ptx::ld_shared_v4(Reader::staged(from, lane, i * 16));
+        const unsigned words[4] = {unit.x, unit.y, unit.z, unit.w};
+#pragma unroll
+        for (int j = 0; j < Reader::kOfUnit; ++j) {
+          float x;
+          if constexpr (kElementBytes == 4) {
+            x = __uint_as_float(words[j]);
+          } else {
+            x = ptx::cvt_f32<C.facts.d_dtype>(static_cast<unsigned short>(words[j / 2] >> j % 2 * 16));
+          }
+          v[i * Reader::kOfUnit + j] += p.beta * x;
+        }
+      }
+    }
+  }
+
+  // A panel of sums, finished; `next`: as above.
+  __device__ __forceinline__ void finish_panel(float (&v)[kPanel], int lanes, int first, int next, int batch) {
     if constexpr (stores_sums(C)) return;
     const int row = is_swapped(C) ? first : lanes + lane, column = is_swapped(C) ? lanes + lane : first;
+    if constexpr (stages_addend(C)) {
 #pragma unroll
-    for (int i = 0; i < kPanel; ++i)
-      v[i] = is_swapped(C) ? finish(v[i], row + i, column, batch) : finish(v[i], row, column + i, batch);
+      for (int i = 0; i < kPanel; ++i) v[i] *= alpha;
+      wait_for_slot();
+      if (p.beta != 0.0f) add_addend(v, lanes, first, next);
+#pragma unroll
+      for (int i = 0; i < kPanel; ++i) v[i] = finish_sum(v[i], is_swapped(C) ? column : column + i);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPanel; ++i)
+        v[i] = is_swapped(C) ? finish(v[i], row + i, column, batch) : finish(v[i], row, column + i, batch);
+    }
   }
   // The product of the activated gate and up, into `v`, which holds the gate's sums: columns of D from `first` on.
   __device__ __forceinline__ void apply_gate(float (&v)[kPanel], const float (&up)[kPanel], int first) const {
@@ -162,15 +245,19 @@ struct Epilogue {
         lanes, first, batch);
   }
 
+  // The slot's store before last must have read it.
+  __device__ __forceinline__ void wait_for_slot() const {
+    if (lane == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
+    __syncwarp();
+  }
+
   // A finished panel to its place. `stage` writes it to a slot, whose address it is given.
   template <class Stage>
   __device__ __forceinline__ void store_staged(const Stage& stage, int lanes, int first, int batch) {
     const int row = is_swapped(C) ? first : lanes, column = is_swapped(C) ? lanes : first;
     const unsigned to = staging + slot * staging_slot_bytes(C);
     slot ^= 1;
-    // The slot's store before last must have read it.
-    if (lane == 0) ptx::cp_async_bulk_wait_group_read<kStagingSlots - 1>();
-    __syncwarp();
+    if constexpr (!stages_addend(C)) wait_for_slot();
     stage(to);
     ptx::fence_proxy_async_shared();
     __syncwarp();

@@ -160,6 +160,16 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
     const Tile tile = schedule.tile();
     epilogue.row_end = tile.row_end;
     if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_matrix;
+    constexpr int kPanels = stored_columns(C) / kPanel;
+    // The first of two that overlap ends with what both have.
+    const bool is_backwards = do_sums_overlap(C) && sums.parity == 0;
+    const int b_row = columns_of_d(C, tile.b_row);
+    const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;
+    const auto column_of = [&](int panel) { return (is_backwards ? kPanels - 1 - panel : panel) * kPanel; };
+    const auto first_of = [&](int panel) {
+      return (is_swapped(C) ? tile.a_row : b_row) + first_column + column_of(panel);
+    };
+    epilogue.ask_for_addend(lanes, first_of(0), tile.a_matrix);
     ptx::mbarrier_wait_parity(barriers.sums_full[sums.slot], sums.parity);
     ptx::tcgen05_fence_after_thread_sync();
     const unsigned from = tmem + (static_cast<unsigned>(warp) * 32 << 16) + first_sum<C>(sums.slot, sums.parity);
@@ -175,12 +185,9 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
       ptx::cluster_arrive();
       ptx::cluster_wait();
     }
-    constexpr int kPanels = stored_columns(C) / kPanel;
-    // The first of two that overlap ends with what both have.
-    const bool is_backwards = do_sums_overlap(C) && sums.parity == 0;
 #pragma unroll 1
     for (int panel = 0; panel < kPanels; ++panel) {
-      const int column = (is_backwards ? kPanels - 1 - panel : panel) * kPanel;
+      const int column = column_of(panel);
       float v[kPanel];
       float up[kPanel];
       if constexpr (C.split_k > 1) {
@@ -193,12 +200,10 @@ __device__ __forceinline__ void store(const Params& p, unsigned smem, unsigned t
         }
         if (panel + 1 == panels_until_free(C)) release_sums<C>(barriers.sums_empty[sums.slot], schedule.even_rank());
       }
-      const int b_row = columns_of_d(C, tile.b_row);
-      const int lanes = (is_swapped(C) ? b_row : tile.a_row) + warp * 32;
-      const int first = (is_swapped(C) ? tile.a_row : b_row) + first_column + column;
+      const int first = first_of(panel);
       to_fp32<C>(v);
       if constexpr (C.facts.gate == Gate::none) {
-        epilogue.finish_panel(v, lanes, first, tile.a_matrix);
+        epilogue.finish_panel(v, lanes, first, panel + 1 < kPanels ? first_of(panel + 1) : -1, tile.a_matrix);
       } else {
         to_fp32<C>(up);
         epilogue.apply_gate(v, up, first);

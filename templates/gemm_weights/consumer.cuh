@@ -180,6 +180,7 @@ struct Consumer {
       if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
       const int column = tile.column + first_block * kWeightRows;
       if constexpr (has_d_map(C)) {
+        epilogue.ask_for_addend(column, tile.row, tile.batch);
         epilogue.store(gemm::WholeSums<kEpilogue>{accumulators}, column, tile.row, tile.batch);
       } else {
         store_from_registers(params, accumulators, column, tile);
