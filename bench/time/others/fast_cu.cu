@@ -1,10 +1,4 @@
-// Times the products of pranjalssh/fast.cu (bf16, Hopper), each launch alone between two events, the L2 overwritten
-// before it, as `tessera run` does. One JSON object a kernel and size on stdout.
-//
-//   nvcc -std=c++20 -O3 -gencode=arch=compute_90a,code=[sm_90a,compute_90a] -I CHECKOUT fast_cu.cu -o fast_cu -lcuda
-//   ./fast_cu REPEAT KERNEL SIZE            # 0 repeats: one launch, nothing before it
-//
-// The same program runs on the emulator's clock: `tessera emulate --time h200 --no-values -- ./fast_cu 0 4 4096`.
+// Times the products of pranjalssh/fast.cu (bf16, Hopper): fast_cu REPEAT KERNEL SIZE (launches.cuh).
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_bf16.h>
@@ -16,6 +10,7 @@
 #include <cstdlib>
 #include <cuda/barrier>
 #include <iostream>
+#include <string>
 #include <vector>
 
 using bf16 = __nv_bfloat16;
@@ -41,36 +36,15 @@ using bf16 = __nv_bfloat16;
 #include "examples/matmul/matmul_7.cuh"
 #include "examples/matmul/matmul_8.cuh"
 #include "examples/matmul/matmul_9.cuh"
-
-__global__ void random_numbers(bf16* p, long count, unsigned seed) {
-  for (long i = blockIdx.x * long{blockDim.x} + threadIdx.x; i < count; i += long{gridDim.x} * blockDim.x) {
-    unsigned x = static_cast<unsigned>(i) * 2654435761u + seed;
-    float sum = -2;
-    for (int k = 0; k < 4; ++k) {
-      x ^= x >> 16, x *= 0x7feb352d, x ^= x >> 15, x *= 0x846ca68b, x ^= x >> 16;
-      sum += static_cast<float>(x >> 8) * (1.0f / (1 << 24));
-    }
-    p[i] = __float2bfloat16(sum * 1.7f);
-  }
-}
+#include "launches.cuh"
 
 int main(int argc, char** argv) {
   if (argc < 4) return 2;
-  const int repeat = atoi(argv[1]), number = atoi(argv[2]), size = atoi(argv[3]);
+  launches::repeat = atoi(argv[1]);
+  const int number = launches::argument(argc, argv, 0, 1), size = launches::argument(argc, argv, 1, 4096);
   const long count = long{size} * size;
-  bf16 *a = nullptr, *b = nullptr, *c = nullptr;
-  int* notes = nullptr;
-  void* other = nullptr;
-  cudaCheck(cudaMalloc(&a, count * 2));
-  cudaCheck(cudaMalloc(&b, count * 2));
-  cudaCheck(cudaMalloc(&c, count * 2));
-  cudaCheck(cudaMalloc(&notes, sizeof(int) * 8192 * 128));
-  constexpr long kOther = 256L << 20;
-  if (repeat > 0) {
-    cudaCheck(cudaMalloc(&other, kOther));
-    random_numbers<<<1024, 256>>>(a, count, 1);
-    random_numbers<<<1024, 256>>>(b, count, 2);
-  }
+  bf16 *a = launches::numbers<bf16>(count, 1), *b = launches::numbers<bf16>(count, 2),
+       *c = launches::zeros<bf16>(count);
   const auto launch = [&] {
     const int m = size, n = size, k = size;
     switch (number) {
@@ -100,24 +74,5 @@ int main(int argc, char** argv) {
         return runKernel12(m, n, k, a, b, c, nullptr);
     }
   };
-  launch();
-  cudaCheck(cudaDeviceSynchronize());
-  if (repeat == 0) return 0;
-  cudaEvent_t begin, end;
-  cudaCheck(cudaEventCreate(&begin));
-  cudaCheck(cudaEventCreate(&end));
-  std::vector<float> all;
-  for (int i = 0; i < repeat; ++i) {
-    cudaCheck(cudaMemset(other, i, kOther));
-    cudaCheck(cudaEventRecord(begin));
-    launch();
-    cudaCheck(cudaEventRecord(end));
-    cudaCheck(cudaEventSynchronize(end));
-    float ms = 0;
-    cudaCheck(cudaEventElapsedTime(&ms, begin, end));
-    all.push_back(ms * 1000);
-  }
-  std::sort(all.begin(), all.end());
-  printf("{\"kernel\": \"fast.cu %d\", \"line\": \"%d %d\", \"time_us\": %.2f}\n", number, number, size,
-         all[all.size() / 2]);
+  return launches::time(("fast.cu " + std::to_string(number)).c_str(), argc, argv, launch);
 }

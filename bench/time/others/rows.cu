@@ -1,6 +1,5 @@
 // Kernels that read rows of memory: -DSOURCE='"file"', -DFORM of
-//   0: attention of gau-nernst/learn-cuda (FUNCTION)   1: its softmax   2: its sums   3: its gemv   4: a reduction
-//   (FUNCTION)
+//   0: attention of gau-nernst/learn-cuda (FUNCTION)   1: its softmax   2: its sums   3: its gemv   4, 5, 6: reductions
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -40,8 +39,9 @@ int main(int argc, char** argv) {
   float *in = launches::numbers<float>(count, 1), *out = launches::zeros<float>(count / 256 + 1);
 #if FORM == 5
   return launches::time(NAME_OF(FUNCTION), argc, argv, [&] { FUNCTION<<<GetNumBlocks(count), 256>>>(in, out, count); });
-#else
-  return launches::time(NAME_OF(FUNCTION), argc, argv, [&] { FUNCTION<<<count / 256, 256>>>(in, out); });
+#else  // threads that add two numbers first: FORM 6
+  return launches::time(NAME_OF(FUNCTION), argc, argv,
+                        [&] { FUNCTION<<<count / (FORM == 6 ? 512 : 256), 256>>>(in, out); });
 #endif
 #endif
 }
