@@ -342,7 +342,8 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
                         .detects_races = given.detects_races,
                         .print = given.print,
                         .observer = state_->observer,
-                        .textures = &state_->textures};
+                        .textures = &state_->textures,
+                        .registers = loaded.registers};
   std::optional<UnwrittenRegisters> unwritten;
   ObserverList observers;
   if (state_->options.detects_unwritten_registers) {
@@ -398,6 +399,10 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
 
 DeviceVariable EmulatedDevice::variable(const LoadedImage& image, std::string_view name) const {
   return dynamic_cast<const EmulatedImage&>(image).variable(name);
+}
+
+void EmulatedDevice::set_registers(EntryHandle handle, std::uint32_t registers) {
+  reinterpret_cast<LoadedEntry*>(handle.handle)->registers = registers;
 }
 
 KernelFacts EmulatedDevice::facts(EntryHandle handle) {

@@ -26,6 +26,7 @@ struct LoadedEntry {
   const Program* program = nullptr;
   const Entry* entry = nullptr;
   std::int64_t max_dynamic_smem = 0;
+  std::uint32_t registers = 0;  ///< of a thread, by machine code; 0: not known
   mutable std::optional<std::string> speech{};
 
   /// speech_of() the entry. Launches of a device come one after the other.
@@ -40,7 +41,7 @@ class EmulatedImage final : public LoadedImage {
   EmulatedImage(std::unique_ptr<Program> program, std::weak_ptr<GlobalMemory> memory, std::int64_t max_smem)
       : program_(std::move(program)), memory_(std::move(memory)), max_smem_(max_smem) {
     for (const Entry& entry : program_->entries)
-      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes, {}};
+      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes, 0, {}};
   }
   ~EmulatedImage() override {
     if (const std::shared_ptr<GlobalMemory> memory = memory_.lock())

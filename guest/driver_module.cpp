@@ -30,7 +30,12 @@ std::unique_ptr<Module> module_of(const void* data) {
   std::uint32_t magic = 0;
   std::memcpy(&magic, data, sizeof(magic));
   if (magic == kWrapperMagic) std::memcpy(&data, static_cast<const char*>(data) + 8, sizeof(data));
-  if (is_fat_binary(data)) return std::make_unique<Module>(read_fat_binary(data));
+  if (is_fat_binary(data)) {
+    auto module = std::make_unique<Module>(read_fat_binary(data));
+    module->set_code(data);
+    module->learn_registers();  // the caller may free it
+    return module;
+  }
   FatBinary binary;
   if (std::memcmp(data, "\177ELF", 4) == 0)
     binary.machine_code.push_back("one GPU, a cubin");

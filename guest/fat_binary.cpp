@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -43,7 +44,7 @@ Entry read_entry(const char* at) {
   return entry;
 }
 
-std::string text_of(const Entry& entry) {
+std::string bytes_of(const Entry& entry) {
   std::string text;
   if ((entry.flags & kZstd) != 0) {
     text.resize(entry.text_bytes);
@@ -56,8 +57,29 @@ std::string text_of(const Entry& entry) {
   } else {
     text.assign(entry.data, entry.bytes);
   }
+  return text;
+}
+
+std::string text_of(const Entry& entry) {
+  std::string text = bytes_of(entry);
   text.resize(std::strlen(text.c_str()));  // it ends with zeros
   return text;
+}
+
+/// The entries, until one is damaged.
+std::vector<Entry> entries_of(const void* data, bool& is_damaged) {
+  const auto* const start = static_cast<const char*>(data);
+  const char* at = start + read<std::uint16_t>(start + 6);
+  const char* const end = at + read<std::uint64_t>(start + 8);
+  std::vector<Entry> entries;
+  while (at < end) {
+    const Entry entry = read_entry(at);
+    is_damaged = entry.header_bytes < 64 || entry.bytes > static_cast<std::uint64_t>(end - at);
+    if (is_damaged) break;
+    at = entry.data + entry.bytes;
+    entries.push_back(entry);
+  }
+  return entries;
 }
 
 }  // namespace
@@ -66,17 +88,9 @@ bool is_fat_binary(const void* data) noexcept { return read<std::uint32_t>(stati
 
 FatBinary read_fat_binary(const void* data) {
   if (!is_fat_binary(data)) throw Error(ErrorKind::unsupported, "device code that is no fat binary");
-  const auto* const start = static_cast<const char*>(data);
-  const char* at = start + read<std::uint16_t>(start + 6);
-  const char* const end = at + read<std::uint64_t>(start + 8);
   FatBinary binary;
-  while (at < end) {
-    const Entry entry = read_entry(at);
-    if (entry.header_bytes < 64 || entry.bytes > static_cast<std::uint64_t>(end - at)) {
-      binary.problems.push_back("an entry of the fat binary is damaged");
-      break;
-    }
-    at = entry.data + entry.bytes;
+  bool is_damaged = false;
+  for (const Entry& entry : entries_of(data, is_damaged)) {
     if (entry.kind == kMachineCode) binary.machine_code.push_back(fmt::format("sm_{}", entry.arch));
     if (entry.kind != kPtx) continue;
     try {
@@ -85,7 +99,74 @@ FatBinary read_fat_binary(const void* data) {
       binary.problems.push_back(error.what());
     }
   }
+  if (is_damaged) binary.problems.push_back("an entry of the fat binary is damaged");
   return binary;
+}
+
+std::map<std::string, std::uint32_t> registers_in_fat_binary(const void* data, std::string_view target) {
+  std::map<std::string, std::uint32_t> registers;
+  bool is_damaged = false;
+  for (const Entry& entry : entries_of(data, is_damaged)) {
+    const std::string name = fmt::format("sm_{}", entry.arch);
+    // The number alone, without the suffix of the target.
+    if (entry.kind != kMachineCode || !target.starts_with(name) || target.size() > name.size() + 1) continue;
+    try {
+      registers.merge(registers_in_machine_code(bytes_of(entry)));
+    } catch (const Error&) {  // they are left unknown
+    }
+  }
+  return registers;
+}
+
+// Section .nv.info: attributes of a byte each for form and name, then two bytes of length and what they say. A count of
+// registers says for which symbol it is.
+std::map<std::string, std::uint32_t> registers_in_machine_code(std::string_view elf) {
+  constexpr std::uint64_t kHeaderBytes = 64, kSymbolBytes = 24;
+  constexpr std::uint32_t kSymbols = 2;
+  constexpr char kSized = 4, kRegisterCount = 0x2F;
+  if (elf.size() < kHeaderBytes || !elf.starts_with("\177ELF\2")) return {};
+  struct Section {
+    std::uint32_t name = 0, type = 0, link = 0;
+    std::string_view bytes{};
+  };
+  const auto part = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return offset <= elf.size() && bytes <= elf.size() - offset ? elf.substr(offset, bytes) : std::string_view();
+  };
+  const auto text_at = [](std::string_view strings, std::uint64_t offset) {
+    return offset < strings.size() ? std::string(strings.substr(offset, strings.find('\0', offset) - offset)) : "";
+  };
+  const std::uint64_t table = read<std::uint64_t>(elf.data() + 40);
+  const std::uint64_t section_bytes = read<std::uint16_t>(elf.data() + 58),
+                      count = read<std::uint16_t>(elf.data() + 60);
+  std::vector<Section> sections;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string_view header = part(table + i * section_bytes, kHeaderBytes);
+    if (header.empty()) return {};
+    Section section{read<std::uint32_t>(header.data()), read<std::uint32_t>(header.data() + 4),
+                    read<std::uint32_t>(header.data() + 40)};
+    section.bytes = part(read<std::uint64_t>(header.data() + 24), read<std::uint64_t>(header.data() + 32));
+    sections.push_back(section);
+  }
+  const std::size_t names = read<std::uint16_t>(elf.data() + 62);
+  const auto symbols =
+      std::find_if(sections.begin(), sections.end(), [](const Section& s) { return s.type == kSymbols; });
+  if (names >= sections.size() || symbols == sections.end() || symbols->link >= sections.size()) return {};
+  std::map<std::string, std::uint32_t> registers;
+  for (const Section& section : sections) {
+    if (text_at(sections[names].bytes, section.name) != ".nv.info") continue;
+    for (std::string_view info = section.bytes; info.size() >= 4;) {
+      const std::size_t length = info[0] == kSized ? read<std::uint16_t>(info.data() + 2) : 0;
+      if (length > info.size() - 4) break;
+      if (info[0] == kSized && info[1] == kRegisterCount && length >= 8) {
+        const std::uint64_t symbol = read<std::uint32_t>(info.data() + 4) * kSymbolBytes;
+        if (symbol + 4 <= symbols->bytes.size())
+          registers[text_at(sections[symbols->link].bytes, read<std::uint32_t>(symbols->bytes.data() + symbol))] =
+              read<std::uint32_t>(info.data() + 8);
+      }
+      info.remove_prefix(4 + length);
+    }
+  }
+  return registers;
 }
 
 std::string target_of(std::string_view ptx) {

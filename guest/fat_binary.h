@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,10 @@ struct FatBinary {
 
 /// Reads from the header on; the header says how much there is. Throws Error{unsupported} for another format.
 FatBinary read_fat_binary(const void* data);
+/// Registers of a thread by kernel, as the machine code for this target says; empty where there is none.
+std::map<std::string, std::uint32_t> registers_in_fat_binary(const void* data, std::string_view target);
+/// The same of one ELF file (a cubin).
+std::map<std::string, std::uint32_t> registers_in_machine_code(std::string_view elf);
 /// True where the bytes begin as a fat binary does.
 bool is_fat_binary(const void* data) noexcept;
 

@@ -89,6 +89,12 @@ LoadedImage& Module::image() {
   return *image_;
 }
 
+void Module::learn_registers() {
+  if (code_ != nullptr && Session::instance().is_predicting())
+    registers_ = registers_in_fat_binary(code_, Session::instance().arch());
+  code_ = nullptr;
+}
+
 Kernel& Module::kernel(const std::string& name) {
   std::unique_ptr<Kernel>& kernel = kernels_[name];
   if (kernel) return *kernel;
@@ -98,6 +104,9 @@ Kernel& Module::kernel(const std::string& name) {
   made->entry = image().entry(name);
   made->facts = emulator::EmulatedDevice::facts(made->entry);
   made->parameters = image().parameters(made->entry);
+  learn_registers();
+  if (const auto known = registers_.find(name); known != registers_.end())
+    emulator::EmulatedDevice::set_registers(made->entry, known->second);
   kernel = std::move(made);
   handles().insert(kernel.get());
   return *kernel;
@@ -131,6 +140,7 @@ Module* Registry::add(const void* fat_binary, const std::vector<const void*>& ob
   if (parts.size() < 2) parts.clear();
   const std::lock_guard lock(mutex_);
   modules_.push_back(std::make_unique<Module>(std::move(binary), std::move(parts)));
+  modules_.back()->set_code(fat_binary);
   return modules_.back().get();
 }
 

@@ -46,6 +46,10 @@ class Module {
   emulator::DeviceVariable variable(const std::string& name);
   const std::string& ptx();
   std::vector<std::string> kernel_names();
+  /// The fat binary that it comes from: its machine code tells how many registers threads have, where times are asked
+  /// for. It is read when a kernel is first asked for.
+  void set_code(const void* fat_binary) { code_ = fat_binary; }
+  void learn_registers();
   /// Kernels may launch others (device_runtime.h).
   bool has_device_runtime() const { return has_device_runtime_; }
   LoadedImage& image();
@@ -54,6 +58,8 @@ class Module {
   std::string with_device_runtime(std::vector<std::string_view> modules);
 
   FatBinary binary_;
+  const void* code_ = nullptr;
+  std::map<std::string, std::uint32_t> registers_;  ///< by kernel, of machine code
   std::vector<FatBinary> objects_;
   const std::string* ptx_ = nullptr;
   std::string with_runtime_;

@@ -43,7 +43,7 @@ class Grid {
         time_(time),
         clusters_(clusters_of(shape)),
         cluster_size_(product(shape.cluster)),
-        per_sm_(ctas_per_sm(gpu, entry, shape)) {
+        per_sm_(ctas_per_sm(gpu, entry, shape, options.registers)) {
     at_once_ = static_cast<std::uint64_t>(gpu.clusters_at_once(static_cast<int>(cluster_size_)));
     resident_ = at_once_ * static_cast<std::uint64_t>(per_sm_);
     around_.active_sms = static_cast<double>(std::min(at_once_, clusters_) * cluster_size_);
@@ -289,7 +289,7 @@ class Grid {
 
 }  // namespace
 
-int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape) {
+int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape, std::uint32_t known) {
   const auto threads = static_cast<double>(product(shape.block));
   const double warps = std::max(1.0, (threads + kLanes - 1) / kLanes);
   double count = gpu.ctas_per_sm;
@@ -301,8 +301,9 @@ int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape
   double most = entry.max_registers != 0 ? entry.max_registers : 255;
   if (entry.max_threads != 0)
     most = std::min(most, gpu.registers_per_sm / (entry.max_threads * std::max(1.0, 1.0 * entry.min_ctas_per_sm)));
-  const double registers = std::max(
-      16.0, std::min(std::ceil(registers_alive(entry) / 8) * 8, static_cast<double>(static_cast<int>(most) / 8 * 8)));
+  const double alive = known != 0 ? known : registers_alive(entry);
+  const double registers =
+      std::max(16.0, std::min(std::ceil(alive / 8) * 8, static_cast<double>(static_cast<int>(most) / 8 * 8)));
   count = std::min(count, gpu.registers_per_sm / (registers * static_cast<double>(static_cast<int>(warps)) * kLanes));
   return std::max(1, static_cast<int>(count));
 }

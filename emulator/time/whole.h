@@ -22,6 +22,7 @@ TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry
                          const std::vector<std::byte>& parameters, bool skips_values, std::vector<LaunchTime>& times);
 
 /// CTAs of a kernel that a multiprocessor holds.
-int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape);
+/// `registers` of a thread, by machine code; 0: as PTX lets expect.
+int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape, std::uint32_t registers = 0);
 
 }  // namespace tessera::emulator

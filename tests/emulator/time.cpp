@@ -90,6 +90,26 @@ TEST_CASE("time: bank conflicts take as many cycles as there are wavefronts") {
   (void)load;
 }
 
+TEST_CASE("time: machine code's registers decide how many CTAs fit, where they are known") {
+  const auto ctas_of = [](std::uint32_t registers) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    EmulatedDevice device(options);
+    const auto image = device.load_ptx(entry("st.shared.u32 [r3], r0;"), "test.ptx");
+    const EntryHandle handle = image->entry("test");
+    if (registers != 0) EmulatedDevice::set_registers(handle, registers);
+    DevicePointer buffer = device.allocate(4096);
+    void* parameters[] = {&buffer};
+    device.launch({handle, {1, 1, 1}, {256, 1, 1}, {1, 1, 1}, 0, false, parameters}, {});
+    device.free(buffer);
+    return device.take_times().at(0).ctas_per_sm;
+  };
+  CHECK(ctas_of(0) == 6);  // shared memory's bound
+  CHECK(ctas_of(100) == 2);
+  CHECK(ctas_of(65) == 3);  // 72 of them: they come in eights
+}
+
 TEST_CASE("time: moves between registers and changes of an integer's width cost nothing") {
   const double with =
       cycles(repeated("mov.u32 r4, r0;\nmov.u32 r5, r4;\ncvt.u64.u32 d1, r5;\nadd.u32 r0, r0, r5;\n", 64));

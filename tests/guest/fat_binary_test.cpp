@@ -6,7 +6,11 @@
 #include <zstd.h>
 
 #include <cstdint>
+#include <map>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tessera/emulator/gpu_limits.h"
 #include "tessera/error.h"
@@ -63,7 +67,59 @@ std::string lz4_literals(const std::string& text) {
   return block + text;
 }
 
+/// A cubin with a count of registers for each kernel: null section, names, symbols, .nv.info.
+std::string cubin(const std::vector<std::pair<std::string, std::uint32_t>>& kernels) {
+  std::string strings(1, '\0'), symbols(24, '\0'), info;
+  for (const auto& [name, registers] : kernels) {
+    std::string symbol(24, '\0'), attribute(12, '\0');
+    put(symbol, 0, static_cast<std::uint32_t>(strings.size()));
+    put(attribute, 0, std::uint16_t{0x2F04});
+    put(attribute, 2, std::uint16_t{8});
+    put(attribute, 4, static_cast<std::uint32_t>(symbols.size() / 24));
+    put(attribute, 8, registers);
+    strings += name + '\0';
+    symbols += symbol;
+    info += std::string("\x02\x01\0\0", 4) + attribute;  // another attribute, with no length
+  }
+  const auto name_of_info = static_cast<std::uint32_t>(strings.size());
+  strings += std::string(".nv.info") + '\0';
+  std::string elf(64, '\0'), headers(64, '\0');
+  elf.replace(0, 5, "\177ELF\2");
+  const auto add = [&](std::uint32_t name, std::uint32_t type, std::uint32_t link, const std::string& bytes) {
+    std::string header(64, '\0');
+    put(header, 0, name);
+    put(header, 4, type);
+    put(header, 24, std::uint64_t{elf.size()});
+    put(header, 32, std::uint64_t{bytes.size()});
+    put(header, 40, link);
+    headers += header;
+    elf += bytes;
+  };
+  add(0, 3, 0, strings);
+  add(0, 2, 1, symbols);
+  add(name_of_info, 0x70000000, 0, info);
+  put(elf, 40, std::uint64_t{elf.size()});
+  put(elf, 58, std::uint16_t{64});
+  put(elf, 60, std::uint16_t{4});
+  put(elf, 62, std::uint16_t{1});
+  return elf + headers;
+}
+
 }  // namespace
+
+TEST_CASE("registers of a thread, from machine code for the target") {
+  using Registers = std::map<std::string, std::uint32_t>;
+  const std::string one = cubin({{"small", 24}, {"large", 168}}), other = cubin({{"small", 40}});
+  CHECK(registers_in_machine_code(one) == Registers{{"small", 24}, {"large", 168}});
+  const std::string bytes =
+      fat(entry(2, 80, other) + entry(1, 90, ptx_for("sm_90a")) + entry(2, 90, zstd(one), 0x8000, one.size()));
+  CHECK(registers_in_fat_binary(bytes.data(), "sm_90a") == Registers{{"small", 24}, {"large", 168}});
+  CHECK(registers_in_fat_binary(bytes.data(), "sm_80") == Registers{{"small", 40}});
+  CHECK(registers_in_fat_binary(bytes.data(), "sm_9").empty());
+  CHECK(registers_in_machine_code("\177ELF....").empty());
+  for (std::size_t bytes_left = 0; bytes_left < one.size(); ++bytes_left)  // cut short: no more than nothing
+    CHECK(registers_in_machine_code(one.substr(0, bytes_left)).size() <= 2);
+}
 
 TEST_CASE("PTX of every kind of entry, and the targets of machine code") {
   const std::string text = ptx_for("sm_90a");

@@ -103,6 +103,8 @@ class EmulatedDevice final : public Device, public PointerProbe {
   DeviceVariable variable(const LoadedImage& image, std::string_view name) const;
   /// Of a kernel that LoadedImage::entry gave.
   static KernelFacts facts(EntryHandle entry);
+  /// What machine code of the kernel says of its registers a thread, which PTX does not: for times alone.
+  static void set_registers(EntryHandle entry, std::uint32_t registers);
   /// The host reads and writes these bytes, too, at the same address; they count as written. One device of a process
   /// can do so. Throws Error{device}.
   void share_with_host(DevicePointer pointer, std::size_t bytes);
