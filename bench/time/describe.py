@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the description of a Hopper GPU from what micro.cu measured: 
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl > emulator/time/gpus/h200.json
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -117,8 +117,6 @@ def main() -> None:
     one = [line for line in wgmma if line["form"].startswith("bf16 SS n")]
     tail = sorted(line["latency"] - line["interval"] for line in one)[len(one) // 2]
     loaded = find("all tensor cores", form="bf16 SS n256", random=1, steps=1000)
-    reads = {line["megabytes"]: line for line in lines if line["what"] == "read after the L2 was overwritten"}
-    displaced = max(line["us_dirty"] - line["us_clean"] for line in reads.values())
     code = find("16 KiB of code, cycles", ctas=device["sms"])
     first = find("tensor loads of 8 KiB after a flush", ctas=device["sms"])
     by_thread = {line["bytes"]: line for line in lines if line["what"] == "copies by one thread"}
@@ -195,6 +193,42 @@ def main() -> None:
         }
         for form, line in products.items()
     }
+    def by_units(value: float, what: str, program: str = "units") -> dict:
+        return number(value, f"{what}: bench/time/micro/{program}.cu, H200", "measured")
+
+    def us(what: str, mib: int) -> float:
+        return find(what, mib=mib)["us"]
+
+    # Reads of more than the L2 holds of what was written before, and of less; what a launch and the first bytes take
+    # is in both.
+    in_rows, mixed = "read, rows of CTAs", "read and written, rows of CTAs"
+    megabyte = (1 << 20) * 1e-6  # times a TB/s: bytes of a MiB in microseconds
+    read_rate = max(plain["read_hbm_TB_s"], all_sms[big]["hbm_TB_s"])
+    mixed_rate = 2 * 128 * megabyte / (us(mixed, 256) - us(mixed, 128))
+    dirty_rate = 48 * megabyte / (us(in_rows, 64) - us(in_rows, 16))
+    before = us(in_rows, 8) - 8 * megabyte / dirty_rate
+    dirty = ((us(in_rows, 256) - before) * read_rate - 256 * megabyte) * 1e6
+
+    def ctas_us(ctas: int) -> float:
+        return find("CTAs that do nothing", threads=128, ctas=ctas)["us"]
+
+    chains = [line["latency"] for line in lines if line["what"] == "dependent loads of the next CTA" and line["share"] > 1]
+    loop = find("loop of fma.rn.f32", instructions=128, warps=1)["cycles"]
+
+    def beside(name: str) -> float:
+        keys = {"form": "bf16 SS n128", "class": name}
+        both = find("arithmetic beside wgmma", multiply=2, work=1, **keys)["cycles_of_instruction"]
+        return both / find("arithmetic beside wgmma", multiply=0, work=1, **keys)["cycles_of_instruction"]
+
+    def by_beside(name: str) -> dict:
+        return by_units(beside(name), f"{name} of a warp beside two warpgroups that multiply, over alone", "beside")
+
+    # Sums of products have three registers each, from two banks; what a taken branch leaves empty is what a loop of 128
+    # takes more than it has instructions, three of which are the loop's own.
+    outer = find("8 x 8 sums by fma.rn.f32", warps=8)["cycles"]
+    classes["fma32"]["interval"] = by_units(outer, "8 x 8 sums by fma.rn.f32, 8 warps, per sub-core")
+    classes["branch"]["latency"] = by_units(loop - 128 - 3, "loop of 128 fma.rn.f32 of one warp, less its 131 instructions: until the next one")
+
     json.dump(
         {
             "name": "H200",
@@ -223,13 +257,12 @@ def main() -> None:
                     "a copy of 16 KiB of each SM, L2 overwritten before, less a second one",
                 ),
                 "next_us": measured(find("empty kernel in a graph of 100, us")["each"], "empty kernel in a graph"),
-                "dirty_bytes": measured(
-                    max(0, displaced) * plain["read_hbm_TB_s"] * 1e6, "reads after the L2 was overwritten: time over that of a clean L2"
+                "plain_us": by_units(ctas_us(132), "132 CTAs that do nothing, between events, L2 overwritten before"),
+                "cta_interval": by_units(
+                    (ctas_us(67584) - ctas_us(16896)) * mhz * 132 / (67584 - 16896), "CTAs of 128 threads that do nothing, 67,584 less 16,896"
                 ),
-                "displaced_part": measured(
-                    (reads[32]["us_dirty"] - reads[32]["us_clean"]) * plain["read_hbm_TB_s"] / 32 / 1.048576,
-                    "the same, of reads of 32 MiB",
-                ),
+                "dirty_bytes": by_units(dirty, "reads of 256 MiB after the L2 was overwritten: what they take more"),
+                "displaced_part": by_units(read_rate / dirty_rate - 1, "the same, of reads of 64 MiB less 16"),
                 "cold_line": measured(
                     max(0, code["first_after_flush"] - code["again"]) / 128, "16 KiB of code, first after a flush and again"
                 ),
@@ -240,6 +273,7 @@ def main() -> None:
             "shared": {
                 "bytes_per_clock": measured(512 / matrix, "stmatrix.x4, 16 warps"),
                 "latency": measured(chain, "dependent ld.shared"),
+                "queue": inferred(8, "a few accesses of each warp of a sub-core; not measured"),
             },
             "l1": {
                 "bytes": published(256 * 1024, "CUDA C++ Programming Guide: unified with shared memory"),
@@ -259,6 +293,8 @@ def main() -> None:
                 "issue": measured(
                     sorted(line["issue_one"] for line in one)[len(one) // 2] / 2, "fence, one wgmma, commit: half of the issue"
                 ),
+                # lop3 (2.0) and ex2 (1.3) were measured, too; docs/time.md says why they are not used.
+                "beside": {"fma": by_beside("fma.rn.f32, 3 registers")},
                 "intervals": intervals,
             },
             "mma": mma,
@@ -306,9 +342,8 @@ def main() -> None:
             },
             "hbm": {
                 "latency": measured(chase[16 << 20]["cold"], "dependent ld.global.cg, L2 overwritten before"),
-                "terabytes_per_second": measured(
-                    max(plain["read_hbm_TB_s"], all_sms[big]["hbm_TB_s"]), "the best of plain reads of 4 GiB and bulk copies"
-                ),
+                "terabytes_per_second": measured(read_rate, "the best of plain reads of 4 GiB and bulk copies"),
+                "mixed_terabytes_per_second": by_units(mixed_rate, "256 MiB less 128, read and written, a CTA for 16 KiB"),
             },
             "sync": {
                 "mbarrier_hand_off": measured(
@@ -318,8 +353,13 @@ def main() -> None:
                 "barrier_per_warp": measured(slope, "bar.sync, 4 and 16 warps"),
                 "cluster_barrier": measured(find("barrier.cluster", warps=4)["cycles"], "barrier.cluster of 2 CTAs, 4 warps"),
                 "cluster_store": published(200, "arXiv 2501.12084: 181-213 cycles on an H800"),
-                "cluster_bytes_per_clock": published(
-                    16.3, "arXiv 2402.13499: 3.27 TB/s of all multiprocessors in clusters of 2, H800 (114, 1,755 MHz)"
+                "cluster_load": by_units(
+                    sorted(chains)[len(chains) // 2], f"dependent loads of the next CTA, {min(chains):.0f} to {max(chains):.0f}", "cluster"
+                ),
+                "cluster_bytes_per_clock": by_units(
+                    max(line["bytes_per_clock"] for line in lines if line["what"] == "loads of 16 bytes a thread, the next CTA's"),
+                    "loads of 16 bytes a thread, the next CTA's",
+                    "cluster",
                 ),
                 "atomic": measured(find("dependent atomicAdd in L2")["cycles"], "dependent atomicAdd"),
             },

@@ -35,8 +35,10 @@ def predict(args: argparse.Namespace) -> None:
     except FileNotFoundError:
         done = set()
 
+    gpu = json.load(open(args.gpu))["name"] if "/" in args.gpu else args.gpu.upper()  # a description, or its name
+
     def one(name: str, line: str) -> str:
-        command = [args.tessera, "emulate", "--gpu", args.gpu.upper(), "--time", args.gpu, "--no-values", "--json", "--",
+        command = [args.tessera, "emulate", "--gpu", gpu, "--time", args.gpu, "--no-values", "--json", "--",
                    str(pathlib.Path(args.folder) / name), "0", *line.split()]
         text = ""
         try:

@@ -1,10 +1,8 @@
 #include "emulator/time/clock.h"
 
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -18,12 +16,6 @@ constexpr const char* kCauseNames[kCauses] = {"issue",       "arithmetic",  "exp
                                               "tensor core", "copy engine", "mbarrier",      "CTA barrier",   "cluster",
                                               "other CTA",   "copies",      "other"};
 
-bool has_8_bit_type(const Instruction& in) {
-  for (const char* type : {".e4m3", ".e5m2", ".s8", ".u8"})
-    if (in.opcode.find(type) != std::string_view::npos) return true;
-  return false;
-}
-
 }  // namespace
 
 const char* to_string(Cause cause) { return kCauseNames[static_cast<std::size_t>(cause)]; }
@@ -32,6 +24,7 @@ Clock::Clock(const GpuTime& gpu, const Entry& entry, const GlobalMemory& memory,
     : gpu_(gpu),
       code_(entry.code.data()),
       surroundings_(std::move(surroundings)),
+      branch_bubble_(gpu.class_of("branch").latency),
       costs_(costs_of(entry, gpu)),
       sms_(static_cast<std::size_t>(std::max(num_sms, 1))) {
   for (const auto& one : memory.live()) allocations_.push_back(one);
@@ -50,13 +43,15 @@ void Clock::admit(Cluster& cluster, double time) {
     SmClock& sm = sms_[best];
     const int slot = sm.ctas++;
     if (sm.first < 0) sm.first = time;
+    const double start = std::max(time, sm.next_cta);
+    if (surroundings_.is_cold) sm.next_cta = start + gpu_.cta_interval;
     sm_of_[cta.get()] = static_cast<int>(best);
     for (Warp& warp : cta->warps) {
       auto clock = std::make_unique<WarpClock>();
       clock->warp = &warp;
       clock->sm = static_cast<int>(best);
       clock->sub_core = (warp.index + slot * static_cast<int>(cta->warps.size())) % gpu_.sub_cores;
-      clock->begin = clock->now = clock->last_issue = time;
+      clock->begin = clock->now = clock->last_issue = start;
       clock->order = next_order_++;
       clock->ready.assign(costs_.num_places, 0);
       clock->cause.assign(costs_.num_places, Cause::issue);
@@ -98,6 +93,7 @@ double Clock::earliest(WarpClock& warp, const Instruction& in) {
     if (const double ready = warp.ready[places[i]]; ready > time) time = ready, cause = warp.cause[places[i]];
   if (cost.is_guarded && warp.guarded[warp.next_guard] > time)
     time = warp.guarded[warp.next_guard], cause = Cause::memory;
+  if (cost.needs_stores && warp.stored > time) time = warp.stored, cause = warp.block_cause;
   if (cost.ends_block && warp.block_end > time) time = warp.block_end, cause = warp.block_cause;
   if (cost.kind == CostKind::tensor_wait && warp.tensor_memory > time)
     time = warp.tensor_memory, cause = Cause::tensor_core;
@@ -130,6 +126,7 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
   current_in_ = &in;
   time_ = time;
   in_operation_ = false;
+  if (cost.joined_bytes != 0 && active != 0) join_loads(warp, in, cost, active);
   const std::uint32_t* const places = costs_.places.data() + cost.first;
   const auto give = [&](double ready, Cause cause) {
     for (std::uint32_t i = cost.sources; i < cost.sources + cost.destinations; ++i) {
@@ -164,7 +161,8 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
   }
   if (active == 0) return;
   const auto pipe = static_cast<std::size_t>(cost.time.pipe);
-  const double interval = cost.time.interval * cost.repeat;
+  const bool is_beside_wgmma = sm.tensor > time && !gpu_.wgmma.empty();  // both want the registers
+  const double interval = cost.time.interval * cost.repeat * (is_beside_wgmma ? gpu_.beside_wgmma[pipe] : 1);
   if (pipe != 0) {
     core.pipe[pipe] = std::max(core.pipe[pipe], time) + interval;
     sm.pipe_busy[pipe] += interval / gpu_.sub_cores;
@@ -177,6 +175,7 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
         if (start > warp.block_end) warp.block_cause = warp.cause[places[i]];
       }
     warp.block_end = std::max(warp.block_end, start);
+    if (cost.is_late_store) warp.stored = std::max(warp.stored, start);
   }
   double ready = start + cost.time.latency + (cost.repeat - 1);
   Cause cause = cost.time.pipe == Pipe::mufu     ? Cause::exponent
@@ -259,76 +258,6 @@ void Clock::completing(const AsyncOperation& operation, double time) {
     if (const auto found = sm_of_.find(work.cta); found != sm_of_.end()) operation_sm_ = found->second;
 }
 
-double Clock::wgmma_interval(const Instruction& in) const {
-  // "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": N, then the types of D, A and B.
-  const std::size_t shape = in.opcode.find(".m64n");
-  if (shape == std::string_view::npos) return 0;
-  double n = 0;
-  unsigned number = 0;
-  std::from_chars(in.opcode.data() + shape + 5, in.opcode.data() + in.opcode.size(), number);
-  n = number;
-  std::string_view type = in.opcode.substr(in.opcode.rfind('.', in.opcode.rfind('.') - 1) + 1);
-  type = type.substr(0, type.find('.'));
-  const bool in_registers = in.op[1].kind == Operand::Kind::list;
-  const auto find = [&](std::string_view name) {
-    return gpu_.wgmma.find(std::string(name) + (in_registers ? " RS" : " SS"));
-  };
-  auto found = find(type == "f16" ? "bf16" : type == "e5m2" || type == "u8" || type == "s8" ? "e4m3" : type);
-  if (found == gpu_.wgmma.end()) found = find("bf16");
-  return found == gpu_.wgmma.end() ? n / 2 : found->second.at(n);
-}
-
-double Clock::part_of_8_bit() const {
-  double all = 0, of_8_bit = 0;
-  for (const SmClock& sm : sms_) all += sm.tensor_busy, of_8_bit += sm.tensor_8_bit;
-  return all > 0 ? of_8_bit / all : 0;
-}
-
-double Clock::tensor_load() const {
-  double load = 0, cycles = 0;
-  for (const SmClock& sm : sms_)
-    if (sm.first >= 0) {
-      load += sm.tensor_busy + sm.pipe_busy[static_cast<std::size_t>(Pipe::tensor)] * gpu_.part_of_mma();
-      cycles += std::max(1.0, sm.last - sm.first);
-    }
-  return cycles > 0 ? std::min(1.0, load / cycles) : 0;
-}
-
-// A pair of CTAs works on both multiprocessors at the same time.
-double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
-  SmClock* peer = nullptr;
-  if (work.cta_group == 2 && work.cta != nullptr && work.cta->cluster->ctas.size() > 1)
-    if (const auto found = sm_of_.find(work.cta->cluster->ctas[work.cta->rank ^ 1].get()); found != sm_of_.end())
-      peer = &sms_[static_cast<std::size_t>(found->second)];
-  TensorForm form{0, gpu_.tcgen05_copy, 0, 0};
-  if (work.n != 0) {
-    const auto found =
-        gpu_.tcgen05.find(fmt::format("cg{} m{} {}", work.cta_group, work.m, work.a_in_tmem ? "tmem" : "smem"));
-    form = found != gpu_.tcgen05.end() ? found->second : TensorForm{0.5, 0, 0, 100};
-  }
-  const double took = form.interval(work.n);
-  // Copies to Tensor Memory have a way of their own; products begin when those that were issued before are over.
-  const double copied = std::max(sm.tensor_copy, peer != nullptr ? peer->tensor_copy : 0);
-  if (work.n == 0) {
-    const double over = std::max(time_, copied) + took;
-    for (SmClock* one : {&sm, peer}) {
-      if (one == nullptr) continue;
-      one->tensor_copy = over;
-      one->tensor_copy_busy += took;
-    }
-    sm.tensor_done = std::max(sm.tensor_done, over);
-    return over;
-  }
-  const double start = std::max({time_, copied, sm.tensor, peer != nullptr ? peer->tensor : 0});
-  for (SmClock* one : {&sm, peer}) {
-    if (one == nullptr) continue;
-    one->tensor = start + took;
-    one->tensor_busy += took;
-  }
-  sm.tensor_done = start + took + std::max(0.0, form.latency - gpu_.class_of("mbarrier_wait").latency);
-  return sm.tensor_done;
-}
-
 std::uint64_t Clock::completion(const AsyncOperation& operation) {
   const AsyncWork work = operation.work();
   const Cta* const cta = work.cta;
@@ -344,7 +273,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       const double start = std::max(time_, sm.tensor);
       sm.tensor = start + it->second;
       sm.tensor_busy += it->second;
-      if (has_8_bit_type(*work.in)) sm.tensor_8_bit += it->second;
+      if (is_of_8_bit(*work.in)) sm.tensor_8_bit += it->second;
       over = sm.tensor + gpu_.wgmma_tail;
       break;
     }
@@ -392,7 +321,8 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       over = time_ + std::max(0.0, gpu_.tma_store_latency - gpu_.tma_store_read_latency);
       break;
     case AsyncWork::Kind::lane_copies:
-      over = request(sm, time_, work.global, static_cast<double>(work.bytes), false) + first_access(sm);
+      first_copies.try_emplace({index, allocation_of(work.global)}, work.global);
+      over = request(sm, time_, work.global, static_cast<double>(work.bytes), false, true) + first_access(sm);
       break;
     case AsyncWork::Kind::remote_store:
       over = send_to_cluster(sm, time_, static_cast<double>(work.bytes));

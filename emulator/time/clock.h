@@ -73,6 +73,7 @@ struct WarpClock {
   double block_end = 0;      ///< when the last movable instruction of the basic block starts
   double tensor_memory = 0;  ///< when its transfers of Tensor Memory are over
   Cause block_cause = Cause::arithmetic;
+  double stored = 0;                      ///< when its stores of shared memory in the basic block have what they store
   Cause pending = Cause::issue;           ///< of the time from last_issue to now
   std::array<double, kGuards> guarded{};  ///< when the last loads behind predicates are over, the oldest at next_guard
   std::size_t next_guard = 0;
@@ -95,6 +96,7 @@ struct SmClock {
   struct SubCore {
     double issue = 0;
     std::array<double, kPipes> pipe{};
+    std::deque<double> shared{};  ///< when shared memory begins with the last accesses, as many as its queue holds
   };
   std::vector<SubCore> sub_cores;
   double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, port = 0, hbm = 0, to_cluster = 0;
@@ -110,6 +112,7 @@ struct SmClock {
   std::vector<bool> code{};              ///< by line of 128 bytes: has been executed
   std::vector<std::uint64_t> tensors{};  ///< that copies have used
   int ctas = 0;
+  double next_cta = 0;  ///< when one can start
   double first = -1, last = 0;
 };
 
@@ -137,6 +140,8 @@ class Clock {
   double earliest(WarpClock& warp, const Instruction& in);
   /// It issues at `time`; called before it runs.
   void issue(WarpClock& warp, const Instruction& in, Mask active, double time);
+  /// Its branch was taken: the next instruction is not there at once.
+  void jumped(WarpClock& warp) const { warp.now += branch_bubble_; }
   void block(WarpClock& warp, double time);
   void wake(WarpClock& warp, Wait::Kind kind, double time);
   /// An operation is about to complete at this time.
@@ -163,18 +168,20 @@ class Clock {
   /// The part of what tensor cores can do that they did.
   double tensor_load() const;
   std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
-  /// Where the first copy of each multiprocessor from each allocation begins; by both.
+  /// Where the first copy, or load, of each multiprocessor from each allocation begins; by both.
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> first_copies{};
   std::uint64_t stop_after = 0;  ///< instructions; 0: at the end
   double written_bytes = 0, read_total = 0, hbm_total = 0;
 
  private:
-  double request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy);
+  double request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy, bool by_lanes = false);
   /// What the addresses of the first reads of a multiprocessor take: the translations that they need are not there.
   double first_access(SmClock& sm) const;
   double deliver(const AsyncWork& work, SmClock& sm, double time);
   std::uint64_t allocation_of(std::uint64_t address) const;
   double miss_of(std::uint64_t address, double bytes);
+  /// Looks, once, whether loads that the assembler would make one of are aligned.
+  void join_loads(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);
   double wavefronts(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);
   void touch_memory(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active, double time,
                     double& ready, Cause& cause);
@@ -183,6 +190,7 @@ class Clock {
   Cause cause_of(const InstructionCost& cost) const;
   double tensor_operation(const AsyncWork& work, SmClock& sm);
   double wgmma_interval(const Instruction& in) const;
+  static bool is_of_8_bit(const Instruction& in);
   /// Another CTA's shared memory: the way to it is a queue of the multiprocessor that sends.
   double send_to_cluster(SmClock& sm, double time, double bytes);
   double time_of_rows(const AsyncWork& work) const;
@@ -197,6 +205,7 @@ class Clock {
   const Instruction* code_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> allocations_;  ///< address, bytes; ascending
   Surroundings surroundings_;
+  double branch_bubble_ = 0;
   EntryCosts costs_;
   std::vector<SmClock> sms_;
   std::vector<std::unique_ptr<WarpClock>> warps_;  ///< of resident CTAs

@@ -21,7 +21,9 @@ double Clock::wavefronts(WarpClock& warp, const Instruction& in, InstructionCost
   if (cost.looked_at >= 4 && cost.looked_at++ % 64 != 0) return cost.mean_wavefronts;
   const bool is_matrix = access.matrices > 0;
   const Mask used = is_matrix && access.matrices < 4 ? active & ((Mask{1} << (8 * access.matrices)) - 1) : active;
-  const int lanes_at_once = access.bytes <= 4 ? 32 : access.bytes == 8 ? 16 : 8;
+  // Half a warp at a time where a lane loads 8 or 16 bytes; a quarter where it stores 16, and a matrix.
+  const bool is_wide_load = access.bytes == 16 && access.reads && !is_matrix;
+  const int lanes_at_once = access.bytes <= 4 ? 32 : access.bytes == 8 || is_wide_load ? 16 : 8;
   double sum = 0;
   std::array<std::uint64_t, kLanes * 4> words{};
   (void)in;
@@ -31,7 +33,7 @@ double Clock::wavefronts(WarpClock& warp, const Instruction& in, InstructionCost
     std::uint8_t most = 0;
     for (int lane = first; lane < first + lanes_at_once; ++lane) {
       if ((used >> lane & 1) == 0) continue;
-      const std::uint64_t address = lane_address(*warp.warp, *access.address, lane);
+      const std::uint64_t address = lane_address(*warp.warp, *access.address, lane) - cost.below;
       for (std::uint64_t at = address / 4; at <= (address + access.bytes - 1) / 4 && count < words.size(); ++at) {
         if (std::find(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(count), at) !=
             words.begin() + static_cast<std::ptrdiff_t>(count))
@@ -46,6 +48,19 @@ double Clock::wavefronts(WarpClock& warp, const Instruction& in, InstructionCost
   cost.mean_wavefronts = cost.looked_at < 4 && cost.looked_at > 0 ? (cost.mean_wavefronts + sum) / 2 : sum;
   if (cost.looked_at < 4) ++cost.looked_at;
   return sum;
+}
+
+void Clock::join_loads(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active) {
+  const auto bytes = cost.joined_bytes;
+  bool is_even = true;
+  for (int lane = 0; lane < kLanes; ++lane)
+    if ((active >> lane & 1) != 0 && (lane_address(*warp.warp, *cost.access.address, lane) - cost.below) % bytes != 0)
+      is_even = false;
+  if (is_even)
+    costs_.join(static_cast<std::size_t>(&in - code_));
+  else
+    cost.below = 0;
+  cost.joined_bytes = 0;
 }
 
 void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active, double time,
@@ -65,7 +80,17 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     ready = start + waves + gpu_.smem_latency - 1;
     cause = Cause::shared_memory;
     // The queue of the memory pipe is short: who finds shared memory far behind waits for it.
-    warp.now = std::max(warp.now, start - gpu_.smem_latency);
+    if (gpu_.smem_queue > 0) {
+      SmClock::SubCore& core = sm.sub_cores[static_cast<std::size_t>(warp.sub_core)];
+      core.shared.push_back(start);
+      if (core.shared.size() > static_cast<std::size_t>(gpu_.smem_queue)) core.shared.pop_front();
+      double& pipe = core.pipe[static_cast<std::size_t>(Pipe::memory)];
+      if (core.shared.size() == static_cast<std::size_t>(gpu_.smem_queue)) pipe = std::max(pipe, core.shared.front());
+      if (cost.is_late_store) warp.block_end = std::max(warp.block_end, start);
+      return;
+    }
+    double& waits = cost.is_late_store ? warp.block_end : warp.now;
+    waits = std::max(waits, start - gpu_.smem_latency);
     return;
   }
   if (cost.kind == CostKind::local || access.space == AccessClass::Space::local) {
@@ -98,6 +123,7 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     warp.now = std::max(warp.now, start - gpu_.l1_latency);  // as with shared memory: a short queue
     return;
   }
+  first_copies.try_emplace({warp.sm, allocation_of(first)}, first);
   ready = lines.count == 0 ? request(sm, time, first, bytes, false) : load_through_l1(sm, cost, lines, time);
   ready += first_access(sm);
   warp.now = std::max(warp.now, sm.l1.busy_until - gpu_.l1_latency);
@@ -125,11 +151,12 @@ bool Clock::reach_other_cta(WarpClock& warp, const Instruction& in, const Access
   if (!access.writes)
     if (const auto found = sm_of_.find(ctas[rank].get()); found != sm_of_.end())
       sender = &sms_[static_cast<std::size_t>(found->second)];
-  const double over = send_to_cluster(*sender, time, bytes);
+  const double latency = access.writes ? gpu_.cluster_store : gpu_.cluster_load;
+  const double over = send_to_cluster(*sender, time, bytes) - gpu_.cluster_store + latency;
   cause = Cause::other_cta;
   if (!access.writes) ready = over;
   // As with the own shared memory: a short queue.
-  warp.now = std::max(warp.now, over - 2 * gpu_.cluster_store);
+  warp.now = std::max(warp.now, over - 2 * latency);
   return true;
 }
 
@@ -215,11 +242,11 @@ double Clock::first_access(SmClock& sm) const {
 // A read by a multiprocessor: when its bytes are there. The way to the L2 and its parts of the shared rates are queues;
 // a request that misses waits for the memory as well. Which of them miss is by turns, in the grid's proportion, the
 // first one first.
-double Clock::request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy) {
+double Clock::request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy, bool by_lanes) {
   const double miss = miss_of(address, bytes);
   const auto rate = surroundings_.rate_of.find(allocation_of(address));
   const double share =  // at the clock of an idle GPU
-      std::min(is_copy ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm,
+      std::min(is_copy || by_lanes ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm,
                rate != surroundings_.rate_of.end() ? rate->second : gpu_.l2_bytes_per_clock / surroundings_.active_sms);
   const double start = std::max(time, sm.path);
   const double took = bytes * surroundings_.clock_part / share;

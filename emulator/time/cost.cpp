@@ -1,8 +1,11 @@
 #include "emulator/time/cost.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emulator/syntax/isa.h"
@@ -133,7 +136,8 @@ std::string class_name(const Instruction& in, double& repeat, CostKind& kind) {
   if (is_any(first, {"bar", "barrier", "fence", "membar", "setmaxnreg", "griddepcontrol", "tcgen05", "elect"}))
     return first == "elect" ? "vote" : first == "fence" || first == "membar" ? "fence" : "sync";
   if (is_any(first, {"ex2", "rcp", "rsqrt", "lg2", "sin", "cos", "tanh", "sqrt", "div"})) {
-    if (first == "div") repeat = 2;
+    const bool is_rounded = (first == "rcp" || first == "sqrt") && has_word(opcode, "rn");
+    if (first == "div" || is_rounded) repeat = 2;
     return first == "ex2" ? "exponent" : "special";
   }
   if (first == "cvt") {
@@ -229,10 +233,10 @@ bool becomes_predicate(const Entry& entry, std::size_t pc) {
     double repeat = 1;
     CostKind kind{};
     const std::string name = class_name(entry.code[i], repeat, kind);
-    const bool is_load =
-        (kind == CostKind::global || kind == CostKind::shared) && entry.code[i].opcode.starts_with("ld.");
+    const bool is_access = (kind == CostKind::global || kind == CostKind::shared) &&
+                           (entry.code[i].opcode.starts_with("ld.") || entry.code[i].opcode.starts_with("st."));
     if (entry.code[i].opcode.find("volatile") != std::string_view::npos) return false;
-    if (!is_load && kind != CostKind::plain && kind != CostKind::free) return false;
+    if (!is_access && kind != CostKind::plain && kind != CostKind::free) return false;
     if (name == "branch" || name == "sync" || name == "vote" || name == "shuffle" || name.starts_with("mbarrier"))
       return false;
   }
@@ -283,7 +287,92 @@ class Numbering {
   std::unordered_map<std::uint32_t, std::uint32_t> numbers_;
 };
 
+// What the assembler makes one load of: scalar loads of shared memory in a basic block, from one register, whose four
+// bytes fill 8 or 16 that begin at a multiple of that. Whether the register itself is even enough is seen when they
+// run.
+class JoinedLoads {
+ public:
+  JoinedLoads(const Entry& entry, std::vector<InstructionCost>& costs) : entry_(entry), costs_(costs) {}
+
+  void find() {
+    std::vector<bool> begins_block(entry_.code.size() + 1);
+    for (const Instruction& in : entry_.code)
+      for (int i = 0; i < in.num_operands; ++i)
+        if (in.op[i].kind == Operand::Kind::label && static_cast<std::size_t>(in.op[i].value) < begins_block.size())
+          begins_block[static_cast<std::size_t>(in.op[i].value)] = true;
+    for (std::size_t pc = 0; pc < entry_.code.size(); ++pc) {
+      const Instruction& in = entry_.code[pc];
+      const InstructionCost& cost = costs_[pc];
+      const bool writes_shared = cost.access.writes && cost.access.space != AccessClass::Space::global;
+      const bool is_quiet = cost.kind == CostKind::plain || cost.kind == CostKind::free ||
+                            cost.kind == CostKind::shared || cost.kind == CostKind::global ||
+                            cost.kind == CostKind::mma;
+      if (begins_block[pc] || cost.ends_block || writes_shared || !is_quiet || changes_base(in)) close();
+      const bool is_scalar = cost.kind == CostKind::shared && in.opcode.starts_with("ld.") && cost.access.bytes == 4 &&
+                             in.guard == kNoGuard && cost.access.address != nullptr &&
+                             cost.access.address->bytes == 4 && cost.access.address->kind == Operand::Kind::address &&
+                             !cost.access.address->is_immediate && in.opcode.find("volatile") == std::string_view::npos;
+      if (!is_scalar) continue;
+      const Operand& address = *cost.access.address;
+      const std::int64_t window = address.value >= 0 ? address.value / 16 : (address.value - 15) / 16;
+      const std::int64_t word = address.value - 16 * window;
+      if (word % 4 != 0) continue;
+      const std::pair key{address.offset, window};
+      if (windows_[key].contains(word / 4)) close();  // the same one again
+      windows_[key][word / 4] = static_cast<std::uint32_t>(pc);
+    }
+    close();
+  }
+
+ private:
+  bool changes_base(const Instruction& in) const {
+    for (int i = 0; i < in.num_operands; ++i)
+      if (in.op[i].is_destination && in.op[i].kind == Operand::Kind::reg)
+        if (const auto next = windows_.lower_bound({in.op[i].offset, INT64_MIN});
+            next != windows_.end() && next->first.first == in.op[i].offset)
+          return true;
+    return false;
+  }
+  void close() {
+    for (const auto& [where, words] : windows_) {
+      if (words.size() == 4) join(words, 0, 4);
+      for (std::int64_t half = 0; half < 4 && words.size() < 4; half += 2)
+        if (words.contains(half) && words.contains(half + 1)) join(words, half, 2);
+    }
+    windows_.clear();
+  }
+  void join(const std::map<std::int64_t, std::uint32_t>& words, std::int64_t first, int count) {
+    std::int64_t earliest = first;
+    for (std::int64_t word = first; word < first + count; ++word)
+      if (words.at(word) < words.at(earliest)) earliest = word;
+    for (std::int64_t word = first; word < first + count; ++word) costs_[words.at(word)].joins = words.at(earliest);
+    costs_[words.at(earliest)].joined_bytes = static_cast<std::uint32_t>(4 * count);
+    costs_[words.at(earliest)].below = static_cast<std::uint32_t>(4 * (earliest - first));
+  }
+
+  const Entry& entry_;
+  std::vector<InstructionCost>& costs_;
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::map<std::int64_t, std::uint32_t>> windows_{};
+};
+
 }  // namespace
+
+void EntryCosts::join(std::size_t pc) {
+  InstructionCost& first = by_pc[pc];
+  const std::uint32_t value = places[first.first + first.sources];
+  std::uint32_t left = first.joined_bytes / 4 - 1;
+  for (std::size_t i = pc + 1; i < by_pc.size() && left > 0; ++i) {
+    InstructionCost& other = by_pc[i];
+    if (other.joins != pc) continue;
+    const std::uint32_t own = places[other.first + other.sources];
+    other.kind = CostKind::free;  // there when the first one's is
+    other.first = static_cast<std::uint32_t>(places.size());
+    other.sources = other.destinations = 1;
+    places.insert(places.end(), {value, own});
+    --left;
+  }
+  first.access.bytes = first.joined_bytes;
+}
 
 EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
   EntryCosts costs;
@@ -298,7 +387,16 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     cost.uses_l1 = cost.kind == CostKind::global && stays_in_l1(in.opcode);
     const bool is_arithmetic =
         cost.time.pipe == Pipe::fma || cost.time.pipe == Pipe::alu || cost.time.pipe == Pipe::mufu;
-    cost.is_movable = cost.kind == CostKind::plain && is_arithmetic && !in.opcode.starts_with("vote");
+    cost.is_movable = (cost.kind == CostKind::plain && is_arithmetic && !in.opcode.starts_with("vote")) ||
+                      (cost.kind == CostKind::mma && cost.time.pipe == Pipe::tensor);
+    // A store of shared memory lets loads of global memory go before it, too, and stands before the next load of its
+    // own.
+    cost.is_late_store = cost.kind == CostKind::shared && in.opcode.starts_with("st.shared") &&
+                         in.opcode.find("volatile") == std::string_view::npos;
+    cost.is_movable = cost.is_movable || cost.is_late_store;
+    cost.needs_stores = cost.kind == CostKind::shared && !cost.is_late_store;
+    for (const char* word : {"mbarrier", "fence", "membar", "barrier", "bar", "cp", "atom", "red", "wgmma", "tcgen05"})
+      cost.needs_stores = cost.needs_stores || in.opcode.starts_with(word);
     cost.ends_block = cost.time.pipe == Pipe::branch || in.opcode.starts_with("bar") || in.opcode.starts_with("vote");
     if (becomes_predicate(entry, pc)) {
       cost.kind = CostKind::free;
@@ -314,6 +412,7 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     for (int i = 0; i < in.num_operands && !is_wgmma; ++i) numbering.add(in.op[i], true);
     cost.destinations = static_cast<std::uint32_t>(costs.places.size()) - cost.first - cost.sources;
   }
+  JoinedLoads(entry, costs.by_pc).find();
   return costs;
 }
 

@@ -97,6 +97,14 @@ void read_wgmma(const Reader& reader, GpuTime& gpu) {
   }
   gpu.wgmma_tail = reader.leaf("wgmma", "tail");
   gpu.wgmma_issue = reader.leaf("wgmma", "issue");
+  const Json& json = reader.root().at("wgmma");
+  if (!json.contains("beside")) return;
+  for (const auto& [key, value] : json.at("beside").items()) {
+    const auto* const found = std::find(std::begin(kPipeNames), std::end(kPipeNames), key);
+    if (found == std::end(kPipeNames)) reader.refuse(fmt::format("wgmma.beside.{}: no such pipe", key));
+    gpu.beside_wgmma[static_cast<std::size_t>(found - std::begin(kPipeNames))] =
+        reader.number(value, "wgmma.beside." + key);
+  }
 }
 
 void read_tcgen05(const Reader& reader, GpuTime& gpu) {
@@ -175,6 +183,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   const Reader reader(json, file);
   if (json.is_discarded()) reader.refuse("is not JSON");
   GpuTime gpu;
+  gpu.beside_wgmma.fill(1);
   const auto word = [&](const char* key) {
     const Json& value = reader.object(json, "", key);
     if (!value.is_string()) reader.refuse(fmt::format("{}: must be a string", key));
@@ -202,6 +211,8 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   if (gpu.sms < 1 || gpu.clock_mhz <= 0 || gpu.clock_loaded_mhz <= 0 || gpu.sub_cores < 1)
     reader.refuse("sm: count, clock and sub_cores from 1 on");
   gpu.launch_us = reader.leaf("launch", "empty_us");
+  gpu.plain_launch_us = json.at("launch").contains("plain_us") ? reader.leaf("launch", "plain_us") : gpu.launch_us;
+  if (json.at("launch").contains("cta_interval")) gpu.cta_interval = reader.leaf("launch", "cta_interval");
   gpu.next_launch_us = reader.leaf("launch", "next_us");
   gpu.dirty_bytes = reader.leaf("launch", "dirty_bytes");
   gpu.displaced_part = reader.leaf("launch", "displaced_part");
@@ -210,6 +221,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.cta_start = reader.leaf("launch", "cta_start");
   gpu.smem_bytes_per_clock = reader.leaf("shared", "bytes_per_clock");
   gpu.smem_latency = reader.leaf("shared", "latency");
+  if (json.at("shared").contains("queue")) gpu.smem_queue = static_cast<int>(reader.leaf("shared", "queue"));
   gpu.l1_bytes = reader.leaf("l1", "bytes");
   gpu.l1_latency = reader.leaf("l1", "latency");
   gpu.l1_sets = static_cast<int>(reader.leaf("l1", "sets"));
@@ -241,19 +253,23 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   if (json.at("l2").contains("multicast_bytes_per_clock"))
     gpu.multicast_bytes_per_clock = reader.leaf("l2", "multicast_bytes_per_clock");
   gpu.hbm_latency = reader.leaf("hbm", "latency");
-  gpu.hbm_bytes_per_us = reader.leaf("hbm", "terabytes_per_second") * 1e6;
+  gpu.hbm_bytes_per_us = gpu.hbm_mixed_bytes_per_us = reader.leaf("hbm", "terabytes_per_second") * 1e6;
+  if (json.at("hbm").contains("mixed_terabytes_per_second"))
+    gpu.hbm_mixed_bytes_per_us = reader.leaf("hbm", "mixed_terabytes_per_second") * 1e6;
   gpu.mbarrier_hand_off = reader.leaf("sync", "mbarrier_hand_off");
   gpu.barrier_base = reader.leaf("sync", "barrier_base");
   gpu.barrier_per_warp = reader.leaf("sync", "barrier_per_warp");
   gpu.cluster_barrier = reader.leaf("sync", "cluster_barrier");
   if (json.at("l2").contains("pair_bytes_per_clock"))
     gpu.pair_bytes_per_clock = reader.leaf("l2", "pair_bytes_per_clock");
-  gpu.cluster_store = reader.leaf("sync", "cluster_store");
+  gpu.cluster_store = gpu.cluster_load = reader.leaf("sync", "cluster_store");
+  if (json.at("sync").contains("cluster_load")) gpu.cluster_load = reader.leaf("sync", "cluster_load");
   gpu.cluster_bytes_per_clock = reader.leaf("sync", "cluster_bytes_per_clock");
   gpu.atomic_latency = reader.leaf("sync", "atomic");
   if (gpu.smem_bytes_per_clock <= 0 || gpu.tma_bytes_per_clock <= 0 || gpu.tma_store_bytes_per_clock <= 0 ||
       gpu.l2_bytes_per_clock_sm <= 0 || gpu.l2_bytes_per_clock <= 0 || gpu.hbm_bytes_per_us <= 0 ||
-      gpu.cluster_bytes_per_clock <= 0 || gpu.port_bytes_per_clock <= 0 || gpu.multicast_bytes_per_clock <= 0)
+      gpu.hbm_mixed_bytes_per_us <= 0 || gpu.cluster_bytes_per_clock <= 0 || gpu.port_bytes_per_clock <= 0 ||
+      gpu.multicast_bytes_per_clock <= 0)
     reader.refuse("a rate of bytes must be more than 0");
   if (json.contains("judged")) {
     gpu.judged.median_percent = reader.leaf("judged", "median_error_percent");

@@ -65,15 +65,19 @@ struct GpuTime {
   double l2_bytes = 0;
   std::map<std::string, ClassTime> classes;
 
-  double launch_us = 0;       ///< an empty kernel, from the event before it to the one behind it
-  double first_access = 0;    ///< cycles that the first reads of a multiprocessor take more
-  double next_launch_us = 0;  ///< from one kernel of a stream to the next
-  double displaced_part = 0;  ///< bytes of them that go for one that comes
-  double dirty_bytes = 0;     ///< of the L2, that were written before the launch and must go first
-  double cold_line = 0;       ///< cycles that 128 bytes of code take more when a multiprocessor first executes them
-  double cta_start = 0;       ///< cycles from a CTA's end to the start of the next on its multiprocessor
+  double launch_us = 0;        ///< an empty kernel, from the event before it to the one behind it
+  double first_access = 0;     ///< cycles that the first reads of a multiprocessor take more
+  double plain_launch_us = 0;  ///< the same with the shared memory that a kernel has without asking for more
+  double next_launch_us = 0;   ///< from one kernel of a stream to the next
+  double displaced_part = 0;   ///< bytes of them that go for one that comes
+  double dirty_bytes = 0;      ///< of the L2, that were written before the launch and must go first
+  double cold_line = 0;        ///< cycles that 128 bytes of code take more when a multiprocessor first executes them
+  double cta_interval = 0;     ///< cycles from the start of a CTA to that of the next one on its multiprocessor
+  double cta_start = 0;        ///< cycles from a CTA's end to the start of the next on its multiprocessor
 
   double smem_bytes_per_clock = 0, smem_latency = 0;
+  int smem_queue = 0;  ///< accesses of a sub-core that wait for shared memory before the next one does not issue; 0:
+                       ///< not known, and a warp waits when shared memory is its latency behind
 
   /// The L1 shares its memory with shared memory. Of the lines that a warp's access touches, each of `l1_sets` sets
   /// gives one a cycle; a store takes cycles for each line, more where it writes 32 bytes in part.
@@ -84,6 +88,7 @@ struct GpuTime {
   std::map<std::string, IntervalTable> wgmma;  ///< by "bf16 SS"
   double wgmma_tail = 0;                       ///< from the end of its interval to the end of a wait for it
   double wgmma_issue = 0;                      ///< cycles of the issuing warp
+  std::array<double, kPipes> beside_wgmma{};   ///< intervals of a pipe while a wgmma is at work, over those without
 
   std::map<std::string, TensorForm> tcgen05;  ///< by "cg1 m128 smem": CTAs, M, where A lies
   double tcgen05_copy = 0;                    ///< cycles of a tcgen05.cp
@@ -109,11 +114,11 @@ struct GpuTime {
   double pair_bytes_per_clock = 0;
   /// Bytes a clock of each multiprocessor when all read, by how many read the same bytes; no points: not known.
   IntervalTable l2_by_sharers;
-  double hbm_bytes_per_us = 0;
+  double hbm_bytes_per_us = 0, hbm_mixed_bytes_per_us = 0;  ///< of reads; of as many reads as writes
 
   double mbarrier_hand_off = 0;  ///< from an arrival to the end of another warp's wait
   double barrier_base = 0, barrier_per_warp = 0;
-  double cluster_barrier = 0, cluster_store = 0;
+  double cluster_barrier = 0, cluster_store = 0, cluster_load = 0;  ///< store, load: their latency
   double cluster_bytes_per_clock = 0;  ///< that a multiprocessor sends to another's shared memory
   double atomic_latency = 0;
 

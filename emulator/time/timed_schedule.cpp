@@ -182,6 +182,7 @@ Scheduler::Result Scheduler::execute_timed(Warp& warp) {
       ++warp.pc;
       break;
     case Step::jumped:
+      clock.jumped(timed);
       break;
     case Step::yielded:
       ++warp.pc;

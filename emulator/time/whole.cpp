@@ -115,7 +115,9 @@ class Grid {
     learn_sharers();
     const std::uint64_t middle = clusters_ / 2, last = clusters_ - 1;
     const Part part = simulate(middle, 1, static_cast<int>(cluster_size_), false);
+    if (has_failed()) return;
     take_traffic(*part.clock, static_cast<double>(clusters_));
+    if (clusters_ > resident_ && clusters_ > 16) average_traffic(*part.clock);
     // Where some clusters read more than others, these have ended before them and leave them their part of the rates.
     if (clusters_ <= resident_ && clusters_ > 2 && !has_failed()) {
       const double first_read = simulate(0, 1, static_cast<int>(cluster_size_), false).clock->read_total;
@@ -129,6 +131,28 @@ class Grid {
       }
     }
     take_displaced();
+  }
+
+  // Of many clusters the middle one may read more or less than others (a causal mask, by the row of the grid): some
+  // that are spread over the grid, none in step with its rows, tell.
+  void average_traffic(Clock& sum) {
+    constexpr std::uint64_t kMore = 6;
+    constexpr double kGolden = 0.6180339887;
+    const double first = sum.read_total;
+    for (std::uint64_t i = 1; i <= kMore && !has_failed(); ++i) {
+      const double at = std::fmod(0.5 + static_cast<double>(i) * kGolden, 1.0) * static_cast<double>(clusters_);
+      const Part part = simulate(static_cast<std::uint64_t>(at), 1, static_cast<int>(cluster_size_), false);
+      constexpr std::uint64_t kEnough = 2;
+      for (const auto& [address, bytes] : part.clock->read_bytes) sum.read_bytes[address] += bytes;
+      sum.read_total += part.clock->read_total;
+      sum.written_bytes += part.clock->written_bytes;
+      const auto count = static_cast<double>(i + 1);
+      if (i < kEnough) continue;
+      if (i == kMore || std::abs(sum.read_total / count - first) < 0.01 * first) {
+        take_traffic(sum, static_cast<double>(clusters_) / count);
+        return;
+      }
+    }
   }
 
   // How many multiprocessors copy the same tile of each allocation when all begin.
@@ -169,11 +193,19 @@ class Grid {
     }
   }
 
-  // What was written before the launch goes to the memory when reads and writes displace it.
+  // What was written before the launch goes to the memory when reads displace it, as many bytes at least as the kernel
+  // writes: these take the place of others, and are in the L2 at its end.
   void take_displaced() {
-    const double displaced = std::min(gpu_.dirty_bytes, gpu_.displaced_part * time_.hbm_bytes);
-    if (time_.hbm_bytes > 0) around_.hbm_factor = 1 + displaced / time_.hbm_bytes;
-    time_.hbm_bytes += displaced;
+    const double written = time_.global_written_bytes, read = time_.hbm_bytes - written;
+    const double displaced = std::min(gpu_.dirty_bytes, gpu_.displaced_part * read);
+    if (read > 0) around_.hbm_factor = 1 + displaced / read;
+    time_.hbm_bytes = read + std::max(written, displaced);
+  }
+
+  /// Bytes a microsecond; where it writes, too, the memory turns round.
+  double memory_rate() const {
+    const double written = time_.hbm_bytes > 0 ? time_.global_written_bytes / time_.hbm_bytes : 0;
+    return gpu_.hbm_bytes_per_us - (gpu_.hbm_bytes_per_us - gpu_.hbm_mixed_bytes_per_us) * std::min(1.0, 2 * written);
   }
 
   Part run_all() {
@@ -190,9 +222,13 @@ class Grid {
         std::min<std::uint64_t>(static_cast<std::uint64_t>(per_sm_), (clusters_ + at_once_ - 1) / at_once_);
     const std::uint64_t wanted = is_one_wave ? 4 : 9;
     std::vector<std::uint64_t> starts;
+    row_ = shape_.grid[0] / shape_.cluster[0];
+    goes_by_row_ = !is_one_wave && together < row_ && row_ >= wanted && clusters_ > row_;
     for (std::uint64_t i = 0; i < wanted; ++i) {
       const std::uint64_t last = clusters_ > together ? clusters_ - together : 0;
-      const std::uint64_t start = wanted == 1 ? 0 : last * i / (wanted - 1);
+      std::uint64_t start = last * i / (wanted - 1);
+      // Where the grid has rows the place in a row tells more than the row: all places, rows by turns.
+      if (goes_by_row_) start = (row_ - together) * i / (wanted - 1) + clusters_ / row_ * i / wanted * row_;
       if (starts.empty() || starts.back() != start) starts.push_back(start);
     }
     LaunchTime& time = time_;
@@ -209,10 +245,39 @@ class Grid {
     if (has_failed()) return steady;
     if (is_one_wave) {
       for (const SampleTime& sample : time.samples) time.cycles = std::max(time.cycles, sample.cycles);
+    } else if (together > 1 && are_alike(time.samples)) {
+      time.cycles = in_a_stream();
     } else {
       time.cycles = in_waves(time.samples);
     }
     return steady;
+  }
+
+  static bool are_alike(const std::vector<SampleTime>& samples) {
+    const auto [least, most] =
+        std::minmax_element(samples.begin() + 1, samples.end(),  // the first one is cold
+                            [](const SampleTime& a, const SampleTime& b) { return a.cycles < b.cycles; });
+    constexpr double kAlike = 1.1;
+    return most->cycles < kAlike * least->cycles;
+  }
+
+  // Of clusters that are alike, several on a multiprocessor: each begins when one of them has ended, so that they drift
+  // apart, and a last round that is not full does not take as long as a full one. What one multiprocessor has of the
+  // grid runs as it is; of more than a few rounds the last ones tell what each further cluster takes.
+  double in_a_stream() {
+    const double mean = static_cast<double>(clusters_) / static_cast<double>(at_once_);
+    const auto each = static_cast<std::uint64_t>(std::ceil(mean));
+    const auto round = static_cast<std::uint64_t>(per_sm_);
+    const int sms = static_cast<int>(cluster_size_);
+    constexpr std::uint64_t kRounds = 4;
+    // Multiprocessors that have one less leave the others their part of the rates.
+    const double part = mean / static_cast<double>(each);
+    around_.active_sms *= part;
+    for (auto& [address, rate] : around_.rate_of) rate /= part;
+    if (each <= kRounds * round) return simulate(0, each, sms, false).sample.cycles;
+    const double shorter = simulate(0, (kRounds - 1) * round, sms, false).sample.cycles;
+    const double longer = simulate(0, kRounds * round, sms, false).sample.cycles;
+    return longer + (longer - shorter) / static_cast<double>(round) * (mean - static_cast<double>(kRounds * round));
   }
 
   // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more.
@@ -226,7 +291,10 @@ class Grid {
   double in_waves(const std::vector<SampleTime>& samples) const {
     const auto duration = [&](double cluster) {
       for (std::size_t i = 1; i < samples.size(); ++i) {
-        const auto a = static_cast<double>(samples[i - 1].cluster), b = static_cast<double>(samples[i].cluster);
+        const auto at = [&](const SampleTime& sample) {
+          return static_cast<double>(goes_by_row_ ? sample.cluster % row_ : sample.cluster);
+        };
+        const double a = at(samples[i - 1]), b = at(samples[i]);
         if (cluster <= b || i + 1 == samples.size())
           return samples[i - 1].cycles +
                  (samples[i].cycles - samples[i - 1].cycles) * std::min(1.0, (cluster - a) / std::max(1.0, b - a));
@@ -239,7 +307,8 @@ class Grid {
     for (std::uint64_t cluster = 0; cluster < clusters_; ++cluster) {
       const double begin = free.top();
       free.pop();
-      const double over = begin + duration(static_cast<double>(cluster)) + (cluster >= resident_ ? gpu_.cta_start : 0);
+      const double place = static_cast<double>(goes_by_row_ ? cluster % row_ : cluster);
+      const double over = begin + duration(place) + (cluster >= resident_ ? gpu_.cta_start : 0);
       end = std::max(end, over);
       free.push(over);
     }
@@ -248,9 +317,10 @@ class Grid {
 
   void name_limit() {
     LaunchTime& time = time_;
-    // Over the whole grid: bytes that nobody can move faster.
-    const double memory_cycles = time.hbm_bytes / gpu_.hbm_bytes_per_us * gpu_.clock_mhz * around_.clock_part;
-    time.cycles = std::max(time.cycles, memory_cycles);
+    // Over the whole grid: bytes that nobody can move faster, and the first ones come late.
+    const double memory_cycles = time.hbm_bytes / memory_rate() * gpu_.clock_mhz * around_.clock_part;
+    const double first = time.global_read_bytes > 0 ? gpu_.first_access + gpu_.hbm_latency : 0;
+    time.cycles = std::max(time.cycles, memory_cycles + first);
     for (UnitTime& unit : time.units)
       if (unit.name == "memory") unit.busy = std::max(unit.busy, time.cycles > 0 ? memory_cycles / time.cycles : 0);
     const auto most = std::max_element(time.units.begin(), time.units.end(),
@@ -283,6 +353,8 @@ class Grid {
   std::uint64_t resident_ = 1;  ///< clusters, as many CTAs a multiprocessor as fit
   int per_sm_;
   bool observes_ = true;
+  std::uint64_t row_ = 1;                      ///< clusters of a row of the grid
+  bool goes_by_row_ = false;                   ///< samples differ by their place in a row
   std::map<std::uint64_t, double> sharers_{};  ///< by allocation
   Surroundings around_;
 };
@@ -315,7 +387,10 @@ TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry
   LaunchOptions own = options;
   own.skips_values = skips_values;
   LaunchTime time;
-  time.launch_us = times.empty() ? gpu.launch_us : gpu.next_launch_us;
+  // More shared memory than a kernel has without asking for it is taken from the L1, which costs the launch.
+  constexpr double kGiven = 48 * 1024;
+  const double launch_us = cta_shared_bytes(entry, shape) > kGiven ? gpu.launch_us : gpu.plain_launch_us;
+  time.launch_us = times.empty() ? launch_us : gpu.next_launch_us;
   Grid(gpu, program, entry, memory, shape, own, parameters, result, time).run();
   times.push_back(std::move(time));
   return result;

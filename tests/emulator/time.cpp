@@ -90,6 +90,89 @@ TEST_CASE("time: bank conflicts take as many cycles as there are wavefronts") {
   (void)load;
 }
 
+TEST_CASE("time: loads of words side by side are one load, where they can be aligned") {
+  const auto loads = [](std::initializer_list<int> words, const char* base) {
+    std::string text;
+    for (const int word : words) text += fmt::format("ld.shared.f32 f{}, [r9+{}];\n", word % 16, 4 * word);
+    return each(
+               text, 512,
+               fmt::format("and.b32 r4, r0, 31;\nshl.b32 r4, r4, 4;\nadd.u32 r9, r1, r4;\nmov.f32 f0, 0f00000000;\n"
+                           "st.shared.v4.f32 [r9], {{f0, f0, f0, f0}};\nst.shared.f32 [smem+512], f0;\nbar.sync 0;\n{}",
+                           base)) *
+           h200().smem_bytes_per_clock / (4 * 512);
+  };
+  CHECK(loads({0, 1, 2, 3}, "") == doctest::Approx(4).epsilon(0.05));  // 16 bytes a lane, no conflict
+  CHECK(loads({2, 0, 3, 1}, "") == doctest::Approx(4).epsilon(0.05));
+  CHECK(loads({0, 1, 2}, "") == doctest::Approx(4 + 4).epsilon(0.05));  // 8 bytes with two in a bank, 4 with four
+  CHECK(loads({0, 1, 2, 3}, "add.u32 r9, r9, 4;\n") == doctest::Approx(16).epsilon(0.05));  // not even
+}
+
+TEST_CASE("time: loads of global memory go before stores of shared memory, not before what tells of them") {
+  const auto kernel = [](int count, const char* between) {
+    std::string body = "cvt.u64.u32 d1, r2;\nadd.u64 d1, d0, d1;\n";
+    for (int i = 0; i < count; ++i)
+      body += fmt::format("ld.global.cg.u32 r5, [d1];\nst.shared.u32 [r3], r5;\n{}", between);
+    return cycles(body + "bar.sync 0;\n");
+  };
+  const double latency = h200().hbm_latency;
+  CHECK(kernel(12, "") < kernel(4, "") + latency / 2);
+  CHECK(kernel(12, "bar.sync 0;\n") > kernel(4, "bar.sync 0;\n") + 7 * latency);
+  CHECK(kernel(12, "ld.shared.u32 r6, [r3];\n") > kernel(4, "ld.shared.u32 r6, [r3];\n") + 7 * latency);
+}
+
+TEST_CASE("time: a taken branch leaves its warp without an instruction for a while") {
+  const auto loop = [](int rounds) {
+    return cycles(fmt::format("mov.u32 r4, 0;\nLOOP:\n{}add.u32 r4, r4, 1;\nsetp.lt.u32 p, r4, {};\n@p bra LOOP;\n",
+                              repeated("fma.rn.f32 f1, f0, f0, f0;\n", 16), rounds));
+  };
+  const double each = (loop(60) - loop(20)) / 40;
+  const double bubble = h200().class_of("branch").latency;
+  REQUIRE(bubble > 5);
+  CHECK(each > 16 * h200().class_of("fma32").interval + bubble);
+  CHECK(each < 16 * h200().class_of("fma32").interval + bubble + 10);
+}
+
+TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate") {
+  const auto cycles_of = [](int products, int count) {
+    std::string body = "setp.ge.u32 q, r0, 128;\n@q bra WORK;\nmov.b64 d2, 0x4000004000010000;\n.reg .f32 c<4>;\n";
+    for (int i = 0; i < 4; ++i) body += fmt::format("mov.f32 c{}, 0f00000000;\n", i);
+    body += "wgmma.fence.sync.aligned;\n" +
+            repeated("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {c0, c1, c2, c3}, d2, d2, 1, 1, 1, 0, 0;\n",
+                     products) +
+            "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\nbra END;\nWORK:\n";
+    for (int i = 0; i < count; ++i) body += fmt::format("fma.rn.f32 f{0}, f15, f15, f15;\n", i % 8);
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    options.skips_values = true;
+    EmulatedDevice device(options);
+    std::vector<std::uint32_t> values(1024);
+    const auto findings = tessera::testing::run_test_entry(device, entry(body + "END:"), values, 256);
+    for (const auto& finding : findings) CAPTURE(finding.message);
+    REQUIRE(findings.empty());
+    return device.take_times().at(0).cycles;
+  };
+  const double interval = h200().class_of("fma32").interval;
+  CHECK((cycles_of(1, 2600) - cycles_of(1, 2000)) / 600 == doctest::Approx(interval).epsilon(0.03));
+  // While 199 more products are at work, the pipe does only a part of what it does without.
+  const double work = 199 * h200().wgmma.at("bf16 SS").at(8);
+  const double part = 1 / h200().beside_wgmma[static_cast<std::size_t>(Pipe::fma)];
+  CHECK(cycles_of(200, 5000) - cycles_of(1, 5000) == doctest::Approx(work * (1 - part)).epsilon(0.05));
+}
+
+TEST_CASE("time: CTAs of a multiprocessor begin one after the other") {
+  const auto cycles_of = [](std::uint32_t ctas) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = 1;
+    EmulatedDevice device(options);
+    std::vector<std::uint32_t> values(1024);
+    REQUIRE(tessera::testing::run_test_entry(device, entry("st.shared.u32 [r3], r0;"), values, 32, ctas).empty());
+    return device.take_times().at(0).cycles;
+  };
+  CHECK(cycles_of(4 * 132) - cycles_of(132) == doctest::Approx(3 * h200().cta_interval).epsilon(0.05));
+}
+
 TEST_CASE("time: machine code's registers decide how many CTAs fit, where they are known") {
   const auto ctas_of = [](std::uint32_t registers) {
     DeviceOptions options;
@@ -220,7 +303,7 @@ TEST_CASE("time: loads of another CTA's shared memory take the way between multi
     REQUIRE(findings.empty());
     return device.take_times().at(0).cycles;
   };
-  const auto each = [&](const std::string& rank) { return (cycles_of(100, rank) - cycles_of(60, rank)) / 40; };
+  const auto each = [&](const std::string& rank) { return (cycles_of(200, rank) - cycles_of(140, rank)) / 60; };
   CHECK(each("xor.b32 r5, r5, 1;\n") == doctest::Approx(128 * 16 / h200().cluster_bytes_per_clock).epsilon(0.03));
   CHECK(each("") == doctest::Approx(128 * 16 / h200().smem_bytes_per_clock).epsilon(0.03));
 }
@@ -399,6 +482,25 @@ TEST_CASE("time: mma.sync keeps the rate of its type, and a chain its latency") 
   CHECK(each("rtx5090", bf16, 1) == doctest::Approx(35).epsilon(0.02));
   CHECK(each("PRO 6000", bf16, 2) == doctest::Approx(35.0 / 2).epsilon(0.02));  // two chains of 35 cycles
   CHECK(each("rtx5090", fp8, 2) == doctest::Approx(32).epsilon(0.02));
+}
+
+TEST_CASE("time: chains of mma.sync that stand one after the other run side by side") {
+  const auto cycles_of = [](int count) {
+    std::string body;
+    for (int chain = 0; chain < 2; ++chain)
+      for (int i = 0; i < count; ++i)
+        body += fmt::format(
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{f{0},f{1},f{2},f{3}}}, {{r0,r0,r0,r0}}, {{r0,r0}}, "
+            "{{f{0},f{1},f{2},f{3}}};\n",
+            4 * chain, 4 * chain + 1, 4 * chain + 2, 4 * chain + 3);
+    std::string before;
+    for (int i = 0; i < 8; ++i) before += fmt::format("mov.f32 f{}, 0f00000000;\n", i);
+    return cycles(before + body + "bar.sync 0;\n");
+  };
+  const MmaTime& mma = h200().mma.at("f16");
+  // Both take their turns on the pipe; the second one begins when all turns of the first are taken.
+  const double interval = 4 * 4096 / mma.flop_per_clock;
+  CHECK((cycles_of(96) - cycles_of(32)) / 64 == doctest::Approx(mma.latency + interval).epsilon(0.05));
 }
 
 TEST_CASE("time: without values tcgen05 takes its time, and nobody looks at what was not computed") {
