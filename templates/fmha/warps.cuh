@@ -252,8 +252,14 @@ struct SharedConsumer : Consumer<C> {
   // its columns at a time, as many as there is room for: each warp leaves its own, and adds up every fourth of all.
   static constexpr int kVectors = v_columns(C) / 16;  // of a lane's row
   static constexpr int kPasses = kVectors > 1 ? 2 : 1;
-  static constexpr int kVectorsAtOnce = kVectors / kPasses;
+  static constexpr int kVectorsAtOnce = (kVectors + kPasses - 1) / kPasses;
   static_assert(kVectorsAtOnce * kConsumerWarps * 32 * 16 <= joined_rows_bytes(C));
+
+  // How many of them a pass has: the last one of 80 columns has fewer.
+  static __device__ constexpr int vectors_of_pass(int pass) {
+    const int left = kVectors - pass * kVectorsAtOnce;
+    return left < kVectorsAtOnce ? left : kVectorsAtOnce;
+  }
 
   __device__ __forceinline__ unsigned sums_of(int of_warp) const {
     return this->smem + kLayout.joined.offset + 8 * (of_warp * kRowsOfWarpMma + lane / 4);
@@ -272,7 +278,7 @@ struct SharedConsumer : Consumer<C> {
   }
   __device__ __forceinline__ void leave_vectors(const Accumulator<C>& output, int r, int pass) const {
 #pragma unroll
-    for (int i = 0; i < kVectorsAtOnce; ++i) {
+    for (int i = 0; i < vectors_of_pass(pass); ++i) {
       const ptx::Vector4 four = vector_of_row<C>(output, pass * kVectorsAtOnce + i, r);
       ptx::st_shared_v4(vector_of(warp, i), {four.x, four.y, four.z, four.w});
     }
@@ -338,7 +344,7 @@ struct SharedConsumer : Consumer<C> {
           sync_warps();
         }
 #pragma unroll 1
-        for (int i = warp; i < kVectorsAtOnce; i += kConsumerWarps)
+        for (int i = warp; i < vectors_of_pass(pass); i += kConsumerWarps)
           store_vector<C>(to, tile, pass * kVectorsAtOnce + i, add_vectors(i, weights[r], factor[r]));
       }
     }

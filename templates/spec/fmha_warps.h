@@ -66,7 +66,7 @@ TESSERA_HD constexpr int joined_sums_bytes(const Config& c) {
   return shares_blocks(c) ? kConsumerWarps * kRowsOfWarpMma * 8 : 0;
 }
 TESSERA_HD constexpr int joined_rows_bytes(const Config& c) {
-  return shares_blocks(c) ? kRowsOfWarpMma * (v_columns(c) > 32 ? v_columns(c) : 32) * 4 : 0;
+  return shares_blocks(c) ? kRowsOfWarpMma * ((v_columns(c) + 31) / 32 * 32) * 4 : 0;
 }
 
 // Whether a warp keeps the fragments of its rows of Q for the whole tile, or reads them again for each block.

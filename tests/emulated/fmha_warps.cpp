@@ -48,6 +48,24 @@ TEST_CASE("attention by warps: every head_dim, either type of queries and keys, 
     }
 }
 
+TEST_CASE("attention by warps: columns that no two passes halve") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  constexpr Schedule kSchedules[] = {Schedule::lazy};
+  constexpr std::uint64_t kSeeds[] = {1};
+  for (const bool has_8_bit_keys : {false, true})
+    for (const SplitKv split : {SplitKv::off, SplitKv::dealt}) {
+      Fmha problem = of_warps(80, has_8_bit_keys);
+      problem.split_kv = split;
+      problem.pack_gqa = 2;
+      const testing::FmhaVerdict verdict =
+          testing::run_fmha(problem, {1, 2, 1, 5, 150, 80}, *compiler, kSchedules, kSeeds, {});
+      CAPTURE(verdict.kernel);
+      for (const std::string& failure : verdict.failures) FAIL_CHECK(failure);
+      CHECK(verdict.runs == 1);
+    }
+}
+
 TEST_CASE("attention by warps: decode in pages, split and dealt, lengths of nothing and of one key") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
