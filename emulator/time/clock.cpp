@@ -1,6 +1,5 @@
 #include "emulator/time/clock.h"
 
-
 #include <algorithm>
 #include <bit>
 #include <cmath>

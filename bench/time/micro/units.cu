@@ -41,9 +41,12 @@ enum Form {
 template <Form form>
 __device__ __forceinline__ void access(unsigned at, const char* global, unsigned (&r)[4]) {
   if constexpr (form == b32) asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(r[0]) : "r"(at));
-  if constexpr (form == v2) asm volatile("ld.volatile.shared.v2.u32 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
+  if constexpr (form == v2)
+    asm volatile("ld.volatile.shared.v2.u32 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
   if constexpr (form == v4)
-    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
   if constexpr (form == store32) asm volatile("st.volatile.shared.u32 [%1], %0;" ::"r"(r[0]), "r"(at) : "memory");
   if constexpr (form == store_v4)
     asm volatile("st.shared.v4.u32 [%4], {%0, %1, %2, %3};" ::"r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(at)

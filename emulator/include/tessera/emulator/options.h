@@ -47,8 +47,8 @@ struct LaunchOptions {
   Parts* parts = nullptr;             ///< set by run_in_parts: the launch is one of a grid's parts, and which
   std::uint64_t part = 0;
   std::uint32_t registers = 0;  ///< of a thread, by machine code, for a clock; 0: not known
-  Clock* clock = nullptr;     ///< who runs when is by time (time/clock.h); null: by the schedule
-  bool skips_values = false;  ///< neither products of tensor cores nor bytes of asynchronous copies are made
+  Clock* clock = nullptr;       ///< who runs when is by time (time/clock.h); null: by the schedule
+  bool skips_values = false;    ///< neither products of tensor cores nor bytes of asynchronous copies are made
 };
 
 struct LaunchShape {
