@@ -267,6 +267,8 @@ def main():
     parser.add_argument("--over-c", action="store_true")
     parser.add_argument("--output")
     arguments = parser.parse_args()
+    if arguments.over_c and "e4m3" in arguments.types:
+        parser.error("--over-c is for 16-bit types")
     library = ctypes.CDLL(arguments.library)
     torch.cuda.init()
     torch.manual_seed(torch.seed())
@@ -278,7 +280,7 @@ def main():
     head = [f"{torch.cuda.get_device_name()}, {clocks} (SM, memory clock as found, driver), PyTorch {torch.__version__}, "
             f"CUDA {torch.version.cuda}, commit {arguments.commit}", "",
             f"Command: `python3 bench/peers/gemm_vs_cublas.py --library {arguments.library} --sets {arguments.sets} "
-            f"--repeat {arguments.repeat}{drawn}{' --best' if arguments.best else ''}"
+            f"--repeat {arguments.repeat}{drawn}{' --over-c' if arguments.over_c else ''}{' --best' if arguments.best else ''}"
             f"{f' --nearest {arguments.nearest}' if arguments.nearest else ''}`", ""]
     print("\n".join(head))
     lines = (candidates if arguments.candidates else best if arguments.best else table)(library, arguments, flush)

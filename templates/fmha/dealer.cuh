@@ -2,7 +2,8 @@
 //
 // The key blocks of all tiles stand in one row: tiles in the order of sequences, heads and places in the head, each
 // with as many blocks as its rows see, which only the lengths in memory tell. The row is cut into as many ranges as
-// there are CTAs, equal but for one block. So the grid is the same whatever the lengths are, and all CTAs end together.
+// there are CTAs, equal but for one block; of kernels that ask ahead equal but for the last, behind which some may be
+// empty. So the grid is the same whatever the lengths are, and CTAs end at about the same time.
 //
 // A tile that lies in one range is whole: its CTA normalises and stores it. One that is cut has a part in each range
 // that it reaches into. A CTA has at most two parts, one that begins its range and one that ends it, hence two slots
@@ -90,7 +91,8 @@ struct AllSequences {
   }
 };
 
-// How long ranges are where all but the last have the same length.
+// How long ranges are where all but the last have the same length: up to an eighth more than a CTA's share, so that
+// equal sequences are cut at the same blocks.
 __device__ __forceinline__ int length_of_range(int total, int ctas) {
   const int least = quotient(total + ctas - 1, ctas);
   const int step = 1 << max(28 - __clz(least - 1), 0);

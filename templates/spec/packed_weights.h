@@ -18,8 +18,7 @@
 //
 //   mxfp4  [pair][k / 64][row][k / 32 % 2] bytes: ue8m0, codes above 160 as 161
 //   nvfp4  [pair][k / 64][row][k / 16 % 4] bytes: five bits of exponent, three of mantissa, so that subnormal scales
-//   are
-//          numbers as others are: 2^(e - 22) (1 + m / 8); of a scale of zero any, the block's magnitudes being zero
+//          are numbers as others are: 2^(e - 22) (1 + m / 8); of a scale of zero any, the block's magnitudes being zero
 //   int4   [pair][k / group][row] 16-bit numbers of the activations' type; then, with zero points, as many numbers that
 //          are taken off a code which has 128 (bf16) or 1,024 (f16) added: those plus the zero point
 //
