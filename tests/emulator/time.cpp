@@ -1,4 +1,5 @@
-// The time model: what single units cost, by kernels of a few instructions, and what a description must say.
+// The time model: what single units cost, by kernels of a few instructions, and what a description must say. Longer
+// than most files: each unit has a case of its own, and all take the entry and the device at the head.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

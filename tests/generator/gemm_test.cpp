@@ -1,4 +1,5 @@
-// Products on sm_90a whose tiles are those of D transposed, or whose k is in parts, as the planner sees them.
+// Products on sm_90a whose tiles are those of D transposed, whose k is in parts, or that have factors of blocks, as the
+// planner sees them. Longer than most files: all cases take the problems and shapes at the head.
 #include <doctest/doctest.h>
 
 #include <set>

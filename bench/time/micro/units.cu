@@ -1,6 +1,7 @@
 // Units that plain kernels live on, each alone: shared memory by the pattern of a warp's addresses, ldmatrix, cp.async,
 // loads that the L1 answers, outer products in registers, atomics, memory after the L2 was overwritten, CTAs that do
-// nothing. One JSON object a line, as micro.cu.
+// nothing. One JSON object a line, as micro.cu. Longer than most files: a list of programs that have nothing but their
+// timing in common, compiled by one command.
 //
 //   nvcc -std=c++20 -O2 -gencode=arch=compute_90a,code=sm_90a units.cu -o units && ./units > units.jsonl
 #include <cuda_runtime.h>
