@@ -13,20 +13,14 @@ using namespace gemm_run;
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 Fields tile(const char* m, const char* n, const Fields& others = {}) {
-  Fields all{{"c", "matrix"}, {"tile_m", m}, {"tile_n", n}};
-  const auto pin = [&](const char* key, const char* value) {
-    for (const auto& [name, text] : others)
-      if (name == key) return;
-    all.emplace_back(key, value);
-  };
-  pin("cluster_m", "1");
-  pin("cluster_n", "1");
-  pin("split_k", "1");
-  pin("stages", "3");
-  pin("swap_ab", "off");
-  pin("kernel_schedule", "cooperative");
-  all.insert(all.end(), others.begin(), others.end());
-  return all;
+  return with_pins({{"c", "matrix"}, {"tile_m", m}, {"tile_n", n}},
+                   {{"cluster_m", "1"},
+                    {"cluster_n", "1"},
+                    {"split_k", "1"},
+                    {"stages", "3"},
+                    {"swap_ab", "off"},
+                    {"kernel_schedule", "cooperative"}},
+                   others);
 }
 
 Fields with_factors(Fields others) {

@@ -13,17 +13,9 @@ using namespace gemm_run;
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 Fields gated(const char* interleave, const char* m, const char* n, const char* stages, const Fields& others = {}) {
-  Fields all{{"gate", "interleaved"}, {"interleave", interleave}, {"tile_m", m}, {"tile_n", n}, {"stages", stages}};
-  const auto pin = [&](const char* key, const char* value) {
-    for (const auto& [name, text] : others)
-      if (name == key) return;
-    all.emplace_back(key, value);
-  };
-  pin("cluster_m", "1");
-  pin("cluster_n", "1");
-  pin("kernel_schedule", "cooperative");
-  all.insert(all.end(), others.begin(), others.end());
-  return all;
+  return with_pins(
+      {{"gate", "interleaved"}, {"interleave", interleave}, {"tile_m", m}, {"tile_n", n}, {"stages", stages}},
+      {{"cluster_m", "1"}, {"cluster_n", "1"}, {"kernel_schedule", "cooperative"}}, others);
 }
 
 Fields with_factors(Fields others) {

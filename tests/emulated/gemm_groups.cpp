@@ -13,17 +13,8 @@ using namespace gemm_run;
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 Fields tile(const char* grouping, const char* m, const char* n, const char* stages, const Fields& others = {}) {
-  Fields all{{"grouping", grouping}, {"tile_m", m}, {"tile_n", n}, {"stages", stages}};
-  const auto pin = [&](const char* key, const char* value) {
-    for (const auto& [name, text] : others)
-      if (name == key) return;
-    all.emplace_back(key, value);
-  };
-  pin("cluster_m", "1");
-  pin("cluster_n", "1");
-  pin("kernel_schedule", "cooperative");
-  all.insert(all.end(), others.begin(), others.end());
-  return all;
+  return with_pins({{"grouping", grouping}, {"tile_m", m}, {"tile_n", n}, {"stages", stages}},
+                   {{"cluster_m", "1"}, {"cluster_n", "1"}, {"kernel_schedule", "cooperative"}}, others);
 }
 
 const Fields kFactors{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -45,6 +46,18 @@ struct Case {
   bool is_in_place = false;                // c is d's memory
   std::vector<std::int64_t> group_rows{};  // with a grouping
 };
+
+/// `all` with the fields of a case, and of `pins` those that the case does not give itself.
+inline std::vector<std::pair<std::string, std::string>> with_pins(
+    std::vector<std::pair<std::string, std::string>> all, const std::vector<std::pair<std::string, std::string>>& pins,
+    const std::vector<std::pair<std::string, std::string>>& others) {
+  for (const auto& pin : pins) {
+    const auto is_same = [&](const auto& field) { return field.first == pin.first; };
+    if (std::none_of(others.begin(), others.end(), is_same)) all.push_back(pin);
+  }
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
 
 inline Gemm problem_of(const Case& test) {
   Problem problem = Gemm{};

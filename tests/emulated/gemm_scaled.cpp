@@ -20,19 +20,13 @@ Fields fields(const char* a, const char* b, const Fields& others) {
 }
 
 Fields tile(const char* m, const char* n, const char* stages, const Fields& others = {}) {
-  Fields all{{"tile_m", m}, {"tile_n", n}, {"stages", stages}};
-  const auto pin = [&](const char* key, const char* value) {
-    for (const auto& [name, text] : others)
-      if (name == key) return;
-    all.emplace_back(key, value);
-  };
-  pin("cluster_m", "1");
-  pin("cluster_n", "1");
-  pin("split_k", "1");
-  pin("kernel_schedule", "cooperative");
-  pin("swap_ab", "off");
-  all.insert(all.end(), others.begin(), others.end());
-  return all;
+  return with_pins({{"tile_m", m}, {"tile_n", n}, {"stages", stages}},
+                   {{"cluster_m", "1"},
+                    {"cluster_n", "1"},
+                    {"split_k", "1"},
+                    {"kernel_schedule", "cooperative"},
+                    {"swap_ab", "off"}},
+                   others);
 }
 
 TEST_CASE("factors of blocks under every schedule") {
