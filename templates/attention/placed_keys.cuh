@@ -120,6 +120,17 @@ struct KeyLoad {
     return (C.facts.kv_layout == KvLayout::ragged ? p.tokens_k : p.pages) > 0;
   }
 
+  // What all lanes have alike, in a form that says so: of either the assembler cannot tell, and each lane's box would
+  // move all its operands to uniform registers, eight in place of two.
+  template <class T>
+  __device__ __forceinline__ static T of_lane_0(T x) {
+    return kIsEither ? __shfl_sync(kAllLanes, x, 0) : x;
+  }
+  __device__ __forceinline__ KeyLoad as_of_lane_0() const {
+    const bool loads_v = of_lane_0(static_cast<int>(is_either_v)) != 0;
+    return {p, batch, of_lane_0(head), first_panel, end, of_lane_0(origin), policy, loads_v, known};
+  }
+
   // A TMA box.
   __device__ __forceinline__ void start_box(unsigned to, unsigned barrier, int column, int row, int panel,
                                             int outermost) const {
@@ -143,7 +154,7 @@ struct KeyLoad {
     } else if constexpr (kBoxes == 1) {
       start_box(to, barrier, 0, row, first_panel, outermost);
     } else {
-#pragma unroll 1
+#pragma unroll(kIsEither ? kPanels : 1)
       for (int panel = 0; panel < kPanels; ++panel) {
         start_box(to + panel * kKeys * kSpan, barrier, 0, row, first_panel + panel, outermost);
       }
@@ -260,7 +271,10 @@ struct KeyLoad {
     if constexpr (kScales > 0) bytes += prepare_scales(scales, page);
     if (lane() == 0) ptx::mbarrier_arrive_expect_tx(barrier, bytes);
     __syncwarp();
-    if (lane() < kBoxes) load_box(slot + lane() * kBoxKeys * kSpan, barrier, first_key + lane() * kBoxKeys, page);
+    const KeyLoad load = as_of_lane_0();
+    const unsigned completes = of_lane_0(barrier);
+    const int key = of_lane_0(first_key) + lane() * kBoxKeys;
+    if (lane() < kBoxes) load.load_box(slot + lane() * kBoxKeys * kSpan, completes, key, page);
     if constexpr (kScales > 0) {
       if (lane() < kBoxes)
         load_scales(scales + lane() * kBoxKeys * kScales, barrier, first_key + lane() * kBoxKeys, page);
