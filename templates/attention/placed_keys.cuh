@@ -105,16 +105,21 @@ struct KeyLoad {
     return C.facts.kv_layout == KvLayout::ragged ? key : static_cast<int>(static_cast<unsigned>(key) % kPageSize);
   }
 
-  // Where the box that begins at `key` is: its page, 0 of ragged keys; -1: nowhere.
-  __device__ __forceinline__ int page_of(int key) const {
+  // What the table says of the box that begins at `key`, 0 of ragged keys; -1: no key of it is valid. Asked for ahead,
+  // so nothing is computed with it here, which would wait for it.
+  __device__ __forceinline__ int entry_of(int key) const {
     if (key >= end) return -1;
     if constexpr (C.facts.kv_layout == KvLayout::ragged) return 0;
     if constexpr (kHasPools) return key < origin ? listed_row(p, batch, head, key, origin, -1) : 0;
     const int entry = static_cast<int>(static_cast<unsigned>(key) / kPageSize);
     const int* const table = p.block_table + static_cast<long long>(batch) * p.max_pages;
     const bool is_known = knows_first_block<C>() && entry == known.entry && batch == known.sequence;
-    const int page = is_known ? known.page : static_cast<int>(ptx::ld_global_u32(table + entry));
-    return static_cast<unsigned>(page) < static_cast<unsigned>(p.pages) ? page : -1;
+    return is_known ? known.page : static_cast<int>(ptx::ld_global_u32(table + entry));
+  }
+  // Where that box is: its page; -1: nowhere.
+  __device__ __forceinline__ int page_of(int entry) const {
+    if constexpr (C.facts.kv_layout != KvLayout::paged) return entry;
+    return static_cast<unsigned>(entry) < static_cast<unsigned>(p.pages) ? entry : -1;
   }
   __device__ __forceinline__ bool has_memory() const {
     return (C.facts.kv_layout == KvLayout::ragged ? p.tokens_k : p.pages) > 0;
@@ -257,8 +262,9 @@ struct KeyLoad {
   // Starts the boxes of a block, once its slot is empty. They complete `full`, with one arrival; or `tail`, where the
   // block has one: finish_tail() must follow.
   // `scales`: where those of the block go, if keys have them.
-  __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, unsigned tail, int first_key, int page,
+  __device__ __forceinline__ void load_boxes(unsigned slot, unsigned full, unsigned tail, int first_key, int entry,
                                              unsigned scales = 0) const {
+    const int page = page_of(entry);
     if (!kIsEither && !has_memory()) {
       clear_scales(scales, 0, kKeys, lane(), 32);
       clear_rows(slot, 0);
@@ -288,16 +294,16 @@ struct KeyLoad {
     clear_and_arrive(slot, full, end - first_key, scales);
   }
 
-  __device__ __forceinline__ void find_pages(int first_key, int (&pages)[kPagesOfLane]) const {
+  __device__ __forceinline__ void find_entries(int first_key, int (&entries)[kPagesOfLane]) const {
 #pragma unroll
     for (int i = 0; i < kPagesOfLane; ++i) {
       const int box = 32 * i + lane();
-      pages[i] = box < kBoxes ? page_of(first_key + box * kBoxKeys) : -1;
+      entries[i] = box < kBoxes ? entry_of(first_key + box * kBoxKeys) : -1;
     }
   }
 
   // A block key by key. Who knows when it is complete, and fences, is the caller's matter.
-  __device__ __forceinline__ void copy_keys(unsigned slot, int first_key, const int (&pages)[kPagesOfLane]) const {
+  __device__ __forceinline__ void copy_keys(unsigned slot, int first_key, const int (&entries)[kPagesOfLane]) const {
 #pragma unroll
     for (int group = 0; group < kPagesOfLane; ++group) {
       constexpr int kGroup = 32 * kBoxKeys;
@@ -306,7 +312,7 @@ struct KeyLoad {
 #pragma unroll 1
       for (int first = begin; first < group_end; first += kKeysAtOnce) {
         const int i = first + lane() / kChunks;
-        const int page = __shfl_sync(kAllLanes, pages[group], i / kBoxKeys % 32);
+        const int page = page_of(__shfl_sync(kAllLanes, entries[group], i / kBoxKeys % 32));
         if (i < group_end) copy_key(slot, i, first_key + i, page);
       }
     }

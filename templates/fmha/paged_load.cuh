@@ -22,7 +22,7 @@ template <Config C, class Load, class Ring>
 __device__ __forceinline__ void start_alone(const Load& load, unsigned slots, int slot_bytes,
                                             const BarrierRow& all_full, const BarrierRow& all_empty, int end, int i,
                                             int count, Ring ring) {
-  int page = load.page_of(end - i * C.tile_n);
+  int entry = load.entry_of(end - i * C.tile_n);
 #pragma unroll 1
   for (; i <= count; ++i) {
     const int first_key = end - i * C.tile_n;
@@ -35,13 +35,13 @@ __device__ __forceinline__ void start_alone(const Load& load, unsigned slots, in
       // The next box's entry is on its way, of the next block while its slot is waited for.
       int next = -1;
       if (key + Load::kBoxKeys < first_key + C.tile_n) {
-        next = load.page_of(key + Load::kBoxKeys);
+        next = load.entry_of(key + Load::kBoxKeys);
       } else if (i < count) {
-        next = load.page_of(first_key - C.tile_n);
+        next = load.entry_of(first_key - C.tile_n);
       }
-      load.load_box(to, full, key, page);
+      load.load_box(to, full, key, load.page_of(entry));
       to += Load::kBoxKeys * Load::kSpan;
-      page = next;
+      entry = next;
     }
     ring.advance();
   }
@@ -147,12 +147,12 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     tail_parity ^= 1;
     slot_of_tail = -1;
   };
-  int pages[Load::kPagesOfLane], next[Load::kPagesOfLane];
+  int entries[Load::kPagesOfLane], next[Load::kPagesOfLane];
   constexpr bool kLooksAhead = Load::kHasPages && !kStartsAlone;
   // Of either the walk begins a step before the first block and goes on to the tail, so that each of these has one
   // copy.
   int i = kIsEither ? 0 : 1;
-  if constexpr (kLooksAhead && !kIsEither) load.find_pages(keys.end - C.tile_n, pages);
+  if constexpr (kLooksAhead && !kIsEither) load.find_entries(keys.end - C.tile_n, entries);
 #pragma unroll 1
   for (; i <= count || (kIsEither && slot_of_tail >= 0); ++i) {
     // Blocks behind those that may have, or wait for, a tail.
@@ -162,14 +162,15 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     const unsigned slot = slots + ring.slot() * slot_bytes;
     // The next block's entries are on their way while this one's slot is waited for.
     if constexpr (kLooksAhead) {
-      if (i < count) load.find_pages(first_key - C.tile_n, next);
+      if (i < count) load.find_entries(first_key - C.tile_n, next);
     } else {
-      load.find_pages(first_key, pages);
+      load.find_entries(first_key, entries);
     }
     if (!kIsEither || (i > 0 && i <= count)) {
       ptx::mbarrier_wait_parity(all_empty[ring.slot()], ring.parity() ^ 1);
       if constexpr (C.kv_copy == KvCopy::tma) {
-        const bool is_there = is_early && i == 1 && is_as_known(known, batch, head, first_key, pages[0], early);
+        const bool is_there =
+            is_early && i == 1 && is_as_known(known, batch, head, first_key, load.page_of(entries[0]), early);
         if (is_there && is_v) {
           slot_of_tail = ring.slot();
           is_tail_early = true;
@@ -178,7 +179,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
           if (Load::lane() == 0) ptx::mbarrier_arrive(full);
           __syncwarp();
         } else if (!kIsEither || load.has_memory()) {
-          load.load_boxes(slot, full, tail, first_key, pages[0], scales_of(ring.slot()));
+          load.load_boxes(slot, full, tail, first_key, entries[0], scales_of(ring.slot()));
           if constexpr (kMayBeV) {
             if (!kIsEither && i > 1 && load_stages(C, kIsV) > 1) finish_tail();
             if (i == 1 && load.has_tail(first_key)) slot_of_tail = ring.slot();
@@ -188,8 +189,8 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
           slot_to_clear = ring.slot();
         }
       } else {
-        load.copy_keys(slot, first_key, pages);
-        if constexpr (has_pools(C) && !kIsV) tell_present<C>(smem, ring.slot(), full, pages);
+        load.copy_keys(slot, first_key, entries);
+        if constexpr (has_pools(C) && !kIsV) tell_present<C>(smem, ring.slot(), full, entries);
         ptx::cp_async_mbarrier_arrive_noinc(full);
       }
       ring.advance();
@@ -212,7 +213,7 @@ __device__ __forceinline__ void load_key_blocks(const Params& p, unsigned smem, 
     }
     if constexpr (kLooksAhead) {
 #pragma unroll
-      for (int j = 0; j < Load::kPagesOfLane; ++j) pages[j] = next[j];
+      for (int j = 0; j < Load::kPagesOfLane; ++j) entries[j] = next[j];
     }
   }
   if constexpr (kIsV && !kIsEither && C.kv_copy == KvCopy::tma && load_stages(C, kIsV) > 1) finish_tail();

@@ -22,17 +22,17 @@ __device__ __forceinline__ void load_placed_block(const Load& load, unsigned sme
   const unsigned full = barrier_at<kFull>(smem, ring.slot());
   const unsigned slot = slots + ring.slot() * slot_bytes;
   const unsigned of_slot = scales + ring.slot() * C.tile_n * Load::kScales;
-  int pages[Load::kPagesOfLane];
-  load.find_pages(first_key, pages);
+  int entries[Load::kPagesOfLane];
+  load.find_entries(first_key, entries);
   ptx::mbarrier_wait_parity(barrier_at<kEmpty>(smem, ring.slot()), ring.parity() ^ 1);
   if constexpr (C.kv_copy == KvCopy::tma) {
-    load.load_boxes(slot, full, tail, first_key, pages[0], of_slot);
+    load.load_boxes(slot, full, tail, first_key, entries[0], of_slot);
     if (load.has_tail(first_key)) {
       load.finish_tail(slot, full, tail, tail_parity, first_key, of_slot);
       tail_parity ^= 1;
     }
   } else {
-    load.copy_keys(slot, first_key, pages);
+    load.copy_keys(slot, first_key, entries);
     ptx::cp_async_wait_all();
     ptx::fence_proxy_async_shared();
     __syncwarp();
