@@ -64,8 +64,9 @@ TEST_CASE("run: faults of loads from pages show") {
   fails(kPagedFlags, "/ kPageSize);", "/ kPageSize + 1);");
   // A length that is not the sequence's: what lies behind its end in the last page is NaN.
   for (const FlagList& flags : {kPagedFlags, kRaggedFlags})
-    fails(flags, "return kIsV && kBoxKeys > 1", "return false && kBoxKeys > 1");
-  fails(kPagedFlags, "clear_rows(slot, end - first_key);", "clear_rows(slot, end - first_key + 1);");
+    fails(flags, "return is_v() && kBoxKeys > 1", "return false && kBoxKeys > 1");
+  fails(kPagedFlags, "clear_and_arrive(slot, full, end - first_key, scales);",
+        "clear_and_arrive(slot, full, end - first_key + 1, scales);");
   fails(kPagedFlags, "page >= 0 && key < end ? 16 : 0", "page >= 0 ? 16 : 0", {"--kv-copy", "cp_async"});
   // The neighbour's row of the table.
   fails(kPagedFlags, "static_cast<long long>(batch) * p.max_pages", "0");
