@@ -2,8 +2,9 @@
 //
 // The key blocks of all tiles stand in one row: tiles in the order of sequences, heads and places in the head, each
 // with as many blocks as its rows see, which only the lengths in memory tell. The row is cut into as many ranges as
-// there are CTAs, equal but for one block; of kernels that ask ahead equal but for the last, behind which some may be
-// empty. So the grid is the same whatever the lengths are, and CTAs end at about the same time.
+// there are CTAs, equal but for one block. So the grid is the same whatever the lengths are, and CTAs end at about the
+// same time. Of kernels that ask ahead the row is all of one head behind all of another, and each head's is cut at the
+// same places: cut_of_heads().
 //
 // A tile that lies in one range is whole: its CTA normalises and stores it. One that is cut has a part in each range
 // that it reaches into. A CTA has at most two parts, one that begins its range and one that ends it, hence two slots
@@ -91,12 +92,24 @@ struct AllSequences {
   }
 };
 
-// How long ranges are where all but the last have the same length: up to an eighth more than a CTA's share, so that
-// equal sequences are cut at the same blocks.
+// How long a CTA's range is where all are of one length: up to an eighth more than its share, so that equal sequences
+// are cut at the same blocks, and few of their tiles.
 __device__ __forceinline__ int length_of_range(int total, int ctas) {
   const int least = quotient(total + ctas - 1, ctas);
   const int step = 1 << max(28 - __clz(least - 1), 0);
   return (least + step - 1) & -step;
+}
+
+// Kernels that ask ahead: where a CTA's range begins in the row, which is one head's blocks behind another's. Each head
+// has as many ranges as every other, cut at the same blocks: CTAs that run side by side read the keys of the same
+// tokens, each those of its head, and a page's lines are wanted at about the same time whatever the lengths are. Where
+// more than an eighth of the CTAs would be left without a range, the row is cut as one.
+__device__ __forceinline__ int cut_of_heads(int blocks_of_head, int heads, int cta, int ctas) {
+  const int of_all = blocks_of_head * heads, each = quotient(ctas, heads);
+  if ((ctas - each * heads) * 8 > ctas) return min(length_of_range(of_all, ctas) * cta, of_all);
+  const int head = quotient(cta, each);
+  if (head >= heads) return of_all;
+  return blocks_of_head * head + min(length_of_range(blocks_of_head, each) * (cta - head * each), blocks_of_head);
 }
 
 // A warp's view of the row; all its lanes call together. Each lane knows some sequences that follow each other.
@@ -105,9 +118,10 @@ struct BlockRow {
   const Params& p;
   const int sequences_of_lane;
   const Sequences sequences;  // that stand in it
-  int of_lane = 0;            // units of this lane's sequences
+  int of_lane = 0;            // units of this lane's sequences; where the row is head by head, of one head
   int end = 0;                // and of those before
   int total = 0;
+  int turn = 0;  // units of one head, where the row is head by head
 
   __device__ __forceinline__ explicit BlockRow(const Params& params, Sequences in_row = {})
       : p(params), sequences_of_lane((params.batch + 31) / 32), sequences(in_row) {
@@ -117,7 +131,7 @@ struct BlockRow {
       const int sequence = lane * sequences_of_lane + i;
       if (sequence < p.batch) of_lane += units_of_one_head(sequence);
     }
-    of_lane *= tile_heads<C>(p);
+    of_lane *= asks_ahead(C) ? 1 : tile_heads<C>(p);
     end = of_lane;
 #pragma unroll
     for (int i = 1; i < 32; i *= 2) {
@@ -125,6 +139,10 @@ struct BlockRow {
       if (lane >= i) end += before;
     }
     total = __shfl_sync(0xffffffff, end, 31);
+    if constexpr (asks_ahead(C)) {
+      turn = total;
+      total *= tile_heads<C>(p);
+    }
   }
 
   __device__ __forceinline__ int units_of_one_head(int sequence) const {
@@ -133,7 +151,7 @@ struct BlockRow {
 
   // Where the range of a CTA begins.
   __device__ __forceinline__ int cut(int cta, int ctas) const {
-    if constexpr (asks_ahead(C)) return min(length_of_range(total, ctas) * cta, total);
+    if constexpr (asks_ahead(C)) return cut_of_heads(turn, tile_heads<C>(p), cta, ctas);
     const int each = quotient(total, ctas);
     return each * cta + min(cta, total - each * ctas);
   }
@@ -145,19 +163,26 @@ struct BlockRow {
   }
   // And how many units the tile there has.
   __device__ __forceinline__ BlockPlace at(int index, int& of_tile) const {
-    const int lane = __popc(__ballot_sync(0xffffffff, end <= index));
     BlockPlace place;
+    if constexpr (asks_ahead(C)) {
+      place.head = quotient(index, turn);
+      index -= place.head * turn;
+    }
+    const int lane = __popc(__ballot_sync(0xffffffff, end <= index));
     place.sequence = lane * sequences_of_lane;
     place.block = index - __shfl_sync(0xffffffff, end - of_lane, lane);
     int of_head;
 #pragma unroll 1
     for (;; ++place.sequence) {  // one copy of the code that counts: less to compile
       of_head = units_of_one_head(place.sequence);
-      if (place.block < of_head * tile_heads<C>(p)) break;
-      place.block -= of_head * tile_heads<C>(p);
+      const int of_sequence = of_head * (asks_ahead(C) ? 1 : tile_heads<C>(p));
+      if (place.block < of_sequence) break;
+      place.block -= of_sequence;
     }
-    place.head = quotient(place.block, of_head);
-    place.block -= place.head * of_head;
+    if constexpr (!asks_ahead(C)) {
+      place.head = quotient(place.block, of_head);
+      place.block -= place.head * of_head;
+    }
 #pragma unroll 1
     for (; place.block >= (of_tile = units_of<C>(p, place.sequence, place.m)); ++place.m) place.block -= of_tile;
     return place;
@@ -210,7 +235,12 @@ struct DealtRange {
     place.block = 0;
     if (++place.m == tiles_of_head<C>(p, place.sequence)) {
       place.m = 0;
-      if (++place.head == tile_heads<C>(p)) {
+      if constexpr (asks_ahead(C)) {
+        if (++place.sequence == p.batch) {
+          place.sequence = 0;
+          ++place.head;
+        }
+      } else if (++place.head == tile_heads<C>(p)) {
         place.head = 0;
         ++place.sequence;
         if constexpr (is_ragged(C.facts))

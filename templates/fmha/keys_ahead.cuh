@@ -46,8 +46,9 @@ struct KeysAhead {
 
   const Params& p;
   AheadPart part{};  // what is left of the tile at hand
-  int tile = 0;      // dealt keys: its number among its sequence's
+  int tile = 0;      // dealt keys: its number among those of its sequence and head
   int in_range = 0;  // likewise: blocks behind it
+  int head = 0;      // likewise: as tiles count heads
   int length = 0;    // likewise: of the lane's sequence, where each lane has one
 
   __device__ __forceinline__ explicit KeysAhead(const Params& params) : p(params) {
@@ -88,7 +89,7 @@ struct KeysAhead {
 
   // Dealt keys: the CTA's range, as dealer.cuh cuts it, where tiles see all keys of their sequence.
   __device__ __forceinline__ void begin_range() {
-    const int each = tiles_of_head<C>(p, 0) * tile_heads<C>(p);  // tiles of a sequence
+    const int each = tiles_of_head<C>(p, 0);  // tiles of a sequence and head
     const int sequences_of_lane = (p.batch + 31) / 32;
     int of_lane = 0;
 #pragma unroll 1
@@ -104,15 +105,17 @@ struct KeysAhead {
       const int before = __shfl_up_sync(0xffffffff, end, i);
       if (lane() >= i) end += before;
     }
-    const int total = __shfl_sync(0xffffffff, end, 31);
-    const int of_range = length_of_range(total, static_cast<int>(gridDim.x));
-    const int begin = min(of_range * static_cast<int>(blockIdx.x), total);
-    in_range = min(of_range, total - begin);
+    const int of_head = __shfl_sync(0xffffffff, end, 31);
+    const int cta = static_cast<int>(blockIdx.x), ctas = static_cast<int>(gridDim.x);
+    const int begin = cut_of_heads(of_head, tile_heads<C>(p), cta, ctas);
+    in_range = cut_of_heads(of_head, tile_heads<C>(p), cta + 1, ctas) - begin;
     if (in_range == 0) return;
-    const int owner = __popc(__ballot_sync(0xffffffff, end <= begin));
+    head = quotient(begin, of_head);
+    int block = begin - head * of_head;
+    const int owner = __popc(__ballot_sync(0xffffffff, end <= block));
     part.sequence = owner * sequences_of_lane;
     part.keys = known_keys_of(part.sequence);
-    int block = begin - __shfl_sync(0xffffffff, end - of_lane, owner);
+    block -= __shfl_sync(0xffffffff, end - of_lane, owner);
     while (part.sequence + 1 < p.batch && block >= blocks_of(part.keys) * each) {
       block -= blocks_of(part.keys) * each;
       part.keys = known_keys_of(++part.sequence);
@@ -122,7 +125,7 @@ struct KeysAhead {
   }
   // The tile from a block of its on.
   __device__ __forceinline__ void take(int block) {
-    part.head = key_head(quotient(tile, tiles_of_head<C>(p, 0)));
+    part.head = key_head(head);
     part.begin = block;
     part.end = min(blocks_of(part.keys), block + in_range);
     in_range -= part.end - block;
@@ -130,9 +133,12 @@ struct KeysAhead {
   // The next tile.
   __device__ __forceinline__ void go_on() {
     if (in_range == 0) return;
-    if (++tile == tiles_of_head<C>(p, 0) * tile_heads<C>(p)) {
+    if (++tile == tiles_of_head<C>(p, 0)) {
       tile = 0;
-      if (++part.sequence >= p.batch) return;
+      if (++part.sequence >= p.batch) {
+        part.sequence = 0;
+        ++head;
+      }
       part.keys = known_keys_of(part.sequence);
     }
     take(0);

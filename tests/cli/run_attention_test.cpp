@@ -213,6 +213,35 @@ TEST_CASE("run: decode asks the L2 ahead for boxes that the same CTA loads, what
   }
 }
 
+TEST_CASE("run: CTAs side by side have the same pages' keys, each those of its head") {
+  Machine machine;
+  if (!machine.compiler) return;
+  const std::string file = (machine.terminal.folder.path / "trace").string();
+  constexpr std::size_t kOfHead = 4;  // CTAs
+  CHECK(run(machine, {"--arch",     "sm_90a",  "--kv-layout", "paged",     "--page-size", "64",         "--mask",
+                      "causal",     "--batch", "5",           "--heads-q", "8",           "--heads-kv", "2",
+                      "--seqlen-q", "1",       "--seqlen-k",  "1200",      "--split-kv",  "dealt",      "--lengths",
+                      "random",     "--sms",   "4",           "--trace",   file})
+            .code == 0);
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> pages;  // of each head and CTA, in their order
+  for (const auto& [cta, box] : boxes_of(read_text(file), "cp.async.bulk.tensor.5d")) {
+    std::istringstream words(box.substr(box.find('{') + 1));
+    std::vector<std::string> coordinates;
+    for (std::string word; std::getline(words, word, ',');) coordinates.push_back(word);
+    if (coordinates.size() != 5 || box.find("[0x30000000080]") == std::string::npos) continue;  // the map of K
+    pages[coordinates[3]][cta].push_back(coordinates[4]);
+  }
+  REQUIRE(pages.size() == 2);
+  const auto& first = pages.begin()->second;
+  const auto& second = pages.rbegin()->second;
+  REQUIRE(first.size() == kOfHead);
+  REQUIRE(second.size() == kOfHead);
+  for (std::size_t i = 0; i < kOfHead; ++i) {
+    const auto of = [i](std::size_t before) { return "cta=" + std::to_string(before + i) + ",0,0"; };
+    CHECK(first.at(of(0)) == second.at(of(kOfHead)));
+  }
+}
+
 // The emulator runs launches one after the other: what is in memory before the wait is what will be there. So what was
 // found is spoilt.
 TEST_CASE("run: decode looks again at what it found while the launch in front still ran") {

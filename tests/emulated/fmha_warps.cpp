@@ -96,6 +96,37 @@ TEST_CASE("attention by warps: decode in pages, split and dealt, lengths of noth
       }
 }
 
+TEST_CASE("attention by warps: dealt pages, head by head and as one row") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  const auto check = [&](std::int64_t heads_kv, int num_sms, std::vector<std::int64_t> lengths, std::int64_t queries) {
+    CAPTURE(heads_kv);
+    CAPTURE(num_sms);
+    Fmha problem = of_warps(64, num_sms % 2 == 0);
+    problem.mask = Mask::causal;
+    problem.split_kv = SplitKv::dealt;
+    problem.pack_gqa = 4;
+    problem.seqused = UsedLengths::k;
+    problem.kv_layout = KvLayout::paged;
+    problem.page_size = 16;
+    testing::FmhaLaunchFacts facts;
+    facts.num_sms = num_sms;
+    const auto batch = static_cast<std::int64_t>(lengths.size());
+    facts.seqused_k = std::move(lengths);
+    testing::check_runs(problem, {batch, 4 * heads_kv, heads_kv, queries, 900, 64}, *compiler,
+                        {Schedule::lazy, Schedule::adversarial}, 1, facts);
+  };
+  check(2, 4, {900, 1, 0, 333, 640}, 1);  // four ranges of each head
+  check(2, 3, {512, 512, 512}, 1);        // three, which end where tiles do
+  check(3, 5, {700, 129, 64}, 5);         // three of each, one CTA without a range; two tiles of a sequence
+  check(6, 2, {500, 70}, 1);              // fewer CTAs than heads: one row
+  check(5, 4, {130, 700, 0, 65}, 1);      // three CTAs of eight would go without: one row
+  check(2, 60, {300, 65}, 1);             // more CTAs than blocks
+  std::vector<std::int64_t> many;
+  for (std::int64_t b = 0; b < 70; ++b) many.push_back(b * 37 % 150);  // three sequences to a lane
+  check(2, 5, std::move(many), 1);
+}
+
 TEST_CASE("attention by warps: windows, scores that are capped or lowered, trees, odd heads, ragged queries and keys") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
