@@ -287,9 +287,19 @@ void FmhaOperator::require_facts(const Fmha& problem) {
 
 namespace {
 
+/// Dealt e4m3 keys in pages have three slots. H200, head_dim 128, one query, pages of 16, microseconds with two, three
+/// and four: 8 x 32,768 keys 137.8, 134.9, 141.4; 128 x 4,096 272.6 and 266.2; 64 drawn lengths 183.4 and 179.0. Of
+/// bf16 two are faster: 128 x 4,096 490.4 and 497.9 (bench/results/fmha-few-queries.md).
+Tile tile_of_warps(const Fmha& problem) {
+  Tile tile = fmha::tile_of_warps(attention_facts(problem));
+  const Config c = config_of(problem, tile, Swizzle::none);
+  if (fmha::asks_ahead(c) && fmha::is_dealt(c) && widens_keys(c.facts) && c.facts.head_dim == 128) tile.stages = 3;
+  return tile;
+}
+
 /// One tile, under every swizzle of q.
 std::vector<Config> candidates_of_warps(const Fmha& problem) {
-  const Tile tile = fmha::tile_of_warps(attention_facts(problem));
+  const Tile tile = tile_of_warps(problem);
   std::vector<Config> list{config_of(problem, tile, fmha::widest_swizzle(config_of(problem, tile, Swizzle::none)))};
   for (const Swizzle swizzle : kSwizzles) list.push_back(config_of(problem, tile, swizzle));
   return list;

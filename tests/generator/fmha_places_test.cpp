@@ -58,6 +58,27 @@ TEST_CASE("ragged prefills over pages of 64 keys take whole pages a block where 
   CHECK(chosen(4, 32, 8, "causal") == std::array{128, 128, 2});
 }
 
+TEST_CASE("decode over pages: dealt e4m3 keys have three slots, other keys two") {
+  const auto slots = [](const char* kv_dtype, const char* batch, const char* head_dim, const char* page_size) {
+    return config_of({{"head_dim", head_dim},
+                      {"mask", "causal"},
+                      {"kv_layout", "paged"},
+                      {"page_size", page_size},
+                      {"kv_dtype", kv_dtype},
+                      {"batch", batch},
+                      {"heads_q", "32"},
+                      {"heads_kv", "8"},
+                      {"seqlen_q", "1"},
+                      {"seqlen_k", "8192"}})
+        .stages;
+  };
+  CHECK(slots("e4m3", "8", "128", "16") == 3);
+  CHECK(slots("e4m3", "128", "128", "64") == 3);
+  CHECK(slots("bf16", "8", "128", "16") == 2);
+  CHECK(slots("e4m3", "1", "128", "16") == 2);  // by num_splits
+  CHECK(slots("e4m3", "8", "64", "16") == 2);   // not measured
+}
+
 }  // namespace
 
 TEST_CASE("keys in pages: what is refused, and why") {
