@@ -59,6 +59,7 @@ std::string parameters_of_latent(const FmhaLaunch& c) {
     given.give_as("float", "partial_o");
     given.give_as("float", "partial_sums");
   }
+  if (c.joins_tails) given.give_as("int", "tails");
   given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "softmax_scale"});
   if (c.facts.kv_layout == KvLayout::paged) {
     given.give_as("const int", "block_table");

@@ -50,6 +50,7 @@ FmhaLaunch launch_facts(const Config& c) {
       .padded_heads = fmha_latent::gathers(c) ? static_cast<int>(round_up(c.pack_gqa, fmha_latent::kRows)) : c.pack_gqa,
       .is_split = fmha_latent::is_dealt(c),
       .is_dealt = fmha_latent::is_dealt(c),
+      .joins_tails = fmha_latent::joins_tails(c),
       .walks_sequences = true,
       .copies_keys = fmha_latent::gathers(c),
       .swizzles_keys = fmha_latent::widens(c),
@@ -96,8 +97,9 @@ void describe_smem(const Config& config, Plan& plan) {
   k.phases.push_back({is_widened ? "K of a block, in 8 bits" : "K of a block, P in its last panel after S", "consumer",
                       "barrier k_empty"});
   add(k);
-  for (const fmha_latent::SmemRegion& region : {layout.p, layout.references, layout.factors, layout.marks,
-                                                layout.maxima, layout.sums, layout.present, layout.barriers})
+  for (const fmha_latent::SmemRegion& region :
+       {layout.p, layout.references, layout.factors, layout.marks, layout.maxima, layout.sums, layout.tail,
+        layout.present, layout.barriers})
     if (region.bytes > 0) add({region.name, region.offset, region.bytes});
   plan.smem_bytes = layout.total_bytes;
 }

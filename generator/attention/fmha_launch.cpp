@@ -20,6 +20,7 @@
 #include "generator/operator_words.h"
 #include "generator/words.h"
 #include "spec/fmha_config.h"
+#include "spec/fmha_latent.h"
 
 namespace tessera {
 
@@ -362,6 +363,9 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
   if (config.is_split) {
     std::string bytes = fmt::format("{} * {}", part_rows_of(config), 4 * (config.facts.head_dim_v + 2));
     if (config.has_cuts) bytes += fmt::format(" + {} * {}", ranges_of(config), 4 * fmha::kCutWords);
+    if (config.joins_tails)
+      bytes +=
+          fmt::format(" + {} * {} * {}", tiles_of_sequence(config), ranges_of(config), 4 * fmha_latent::kTailWords);
     launch.workspace.bytes = Expression::parse(bytes);
     launch.steps.push_back(config.is_dealt ? merge_step_of_dealt(config, launch.steps.front())
                                            : merge_step(config, kernel));

@@ -97,8 +97,9 @@ struct FmhaLaunch {
   int pack_gqa = 1;
   int padded_heads = 1;  ///< packed rows of a query, pack_gqa or more
   bool is_split = false;
-  bool is_dealt = false;  ///< so that all CTAs have the same number of key blocks, or of parts of split_size keys
-  bool has_cuts = false;  ///< dealt keys beside whole tiles: CTAs write where their ranges begin
+  bool is_dealt = false;     ///< so that all CTAs have the same number of key blocks, or of parts of split_size keys
+  bool joins_tails = false;  ///< dealt keys that are values too: CTAs say which parts are there, and which are added
+  bool has_cuts = false;     ///< dealt keys beside whole tiles: CTAs write where their ranges begin
   bool walks_sequences = false;  ///< a sequence's tiles are CTAs side by side, over ranges of its keys; they store o
   bool copies_keys = false;      ///< threads load k and v, no tensor map
   bool copies_q = false;         ///< threads load q; they store o too

@@ -159,6 +159,9 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (stores_rows(c) && !c.is_dealt && !c.walks_sequences) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
   if (c.copies_q) parameters.add("q_rows", ParameterKind::pointer, {}, "q");
   if (c.is_split) parameters.parts(c);
+  if (c.joins_tails)
+    parameters.add("tails", ParameterKind::pointer, {}, "workspace",
+                   expression("{} * {}", part_rows_of(c), 4 * (c.facts.head_dim_v + 2)));
   if (has_pools(c.facts)) {
     for (const char* const window : {"swa_k", "swa_v"}) {
       if (is_latent(c) && window == std::string_view("swa_v")) continue;

@@ -17,6 +17,7 @@
 #include "fmha_latent/epilogue.cuh"
 #include "fmha_latent/matmul.cuh"
 #include "fmha_latent/params.cuh"
+#include "fmha_latent/tails.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
@@ -247,6 +248,10 @@ struct Consumer {
       rows.sum[r] = fmha::sum_of_quad(rows.sum[r]);
       if (threadIdx.x % 4 == 0) ptx::st_shared_f32(own + 32 * r, rows.sum[r]);
     }
+    if constexpr (joins_tails(C)) {
+      if (index == 0 && thread() == 0 && is_head(part))
+        ptx::st_shared_u32(smem + kLayout.tail.offset, ask_for_tail<C>(p) ? 1 : 0);
+    }
     ptx::barrier_sync(kBarrierOfConsumers, kConsumers * kWarpgroupThreads);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -256,6 +261,26 @@ struct Consumer {
       const float whole = rows.sum[r] + sink_of(r);
       factor[r] = part.slot >= 0 ? 1.0f : whole == 0.0f ? 0.0f : 1.0f / whole;
     }
+  }
+
+  // A part that begins its sequence, or ends it.
+  __device__ __forceinline__ static bool is_head(const Part& part) { return part.slot >= 0 && part.begin == 0; }
+  __device__ __forceinline__ static bool is_tail(const Part& part) { return part.slot >= 0 && part.begin > 0; }
+
+  // A part that begins its sequence, if the rest is there: O of the whole.
+  __device__ __forceinline__ bool join(const Part& part, const Accumulator& output) {
+    if (!is_head(part) || ptx::ld_shared_u32(smem + kLayout.tail.offset) == 0) return false;
+    stage_rows(slot(0), output, index * (kHeadDimV / 2), row());
+    if (index == 0 && threadIdx.x % 4 == 0) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        ptx::st_shared_f32(references(0) + 32 * r, rows.reference[r]);
+        ptx::st_shared_f32(references(1) + 32 * r, rows.sum[r]);
+      }
+    }
+    ptx::barrier_sync(kBarrierOfConsumers, kConsumers * kWarpgroupThreads);
+    add_tail<C>(p, part.sequence, first_row, slot(0), smem + kLayout.references.offset);
+    return true;
   }
 
   __device__ __forceinline__ void run() {
@@ -277,10 +302,19 @@ struct Consumer {
       } while (++pair < part.end);
       float factor[2];
       finish_rows(part, factor);
+      if constexpr (joins_tails(C)) {
+        if (join(part, output)) return;  // which is the last part
+      }
       ptx::order_after_wait(factor[0], factor[1]);
       fmha::rescale(output, factor);
       if (index == 0) store_statistics<C>(p, part, rows, first_row, row());
       store_output<C>(p, part, output, index * (kHeadDimV / 2), first_row, row());
+      if constexpr (joins_tails(C)) {
+        if (is_tail(part)) {
+          ptx::barrier_sync(kBarrierOfConsumers, kConsumers * kWarpgroupThreads);
+          if (index == 0 && thread() == 0) tell_tail(p, part.end == pairs_of<C>(p, part.sequence));
+        }
+      }
     }
   }
 };

@@ -10,6 +10,7 @@
 #include "fmha_latent/merge.cuh"
 #include "fmha_latent/params.cuh"
 #include "fmha_latent/producer.cuh"
+#include "fmha_latent/tails.cuh"
 #include "fmha_latent/transposed.cuh"
 #include "ptx/address.cuh"
 #include "ptx/cluster.cuh"
@@ -65,6 +66,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if constexpr (is_dealt(C)) {
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
+    if (threadIdx.x == 0) clear_tail<C>(params);
   }
   if constexpr (shares_keys(C)) {
     ptx::cluster_arrive();

@@ -9,6 +9,7 @@
 #include "fmha_latent/deal.cuh"
 #include "fmha_latent/epilogue.cuh"
 #include "fmha_latent/params.cuh"
+#include "fmha_latent/tails.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "spec/fmha_latent.h"
 
@@ -43,6 +44,9 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   }
   ptx::griddepcontrol_wait();
   if (parts == 0) return;
+  if constexpr (joins_tails(C)) {
+    if (ptx::ld_global_s32_written(tail_word(p, before * tiles + tile, kTailIsAdded)) != 0) return;
+  }
 #pragma unroll 1
   for (int i = 0; i < kRowsOfMergeWarp; ++i) {
     const int row = of_cta + i * kMergeRows + threadIdx.x / 32;

@@ -13,6 +13,7 @@ struct Params {
   void* o_rows = nullptr;
   float* partial_o = nullptr;     // [slot][row][head_dim_v], un-normalised: dealt keys
   float* partial_sums = nullptr;  // [slot][row][2]: the reference times log2(e), the sum
+  int* tails = nullptr;           // [CTA][kTailWords]: tails.cuh
   int batch;
   int heads_q;
   int heads_kv;

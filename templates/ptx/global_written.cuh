@@ -46,6 +46,21 @@ __device__ __forceinline__ int ld_global_s32_relaxed(const void* p) {
   return x;
 }
 
+// PTX ISA "ld", PTX 6.0, sm_70. What was written before the flag's release is seen behind it.
+__device__ __forceinline__ int ld_global_s32_acquire(const void* p) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+// PTX ISA "st", PTX 6.0, sm_70. Behind all that this thread wrote, or saw written before a barrier.
+__device__ __forceinline__ void st_global_s32_release(void* p, int x) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+// PTX ISA "st", PTX 6.0, sm_70. Where another thread writes too, in no order.
+__device__ __forceinline__ void st_global_s32_relaxed(void* p, int x) {
+  asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+
 // What createpolicy makes for a fraction of 1 of L2::evict_last: other lines leave the L2 before those that were read.
 inline constexpr unsigned long long kEvictLast = 0x14F0000000000000ull;
 

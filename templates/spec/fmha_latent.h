@@ -62,7 +62,8 @@
 // pairs. block {384, 1, 1}, dynamic shared memory smem_layout().total_bytes, clusters of tiles_of_cluster(). Dealt
 // keys: a workspace for the parts, and a second step of a warp for each row of each tile of each cut between two
 // ranges, which is launched with programmatic stream serialization and waits for the first itself, as the first does
-// for what is before it. Domain: heads_kv 1, heads_q = pack_gqa.
+// for what is before it. Behind the parts two words of each CTA in the workspace, which holds anything at first
+// (joins_tails()). Domain: heads_kv 1, heads_q = pack_gqa.
 #pragma once
 
 #include "spec/attention_cache.h"
@@ -174,6 +175,10 @@ TESSERA_HD constexpr int tiles_of_cluster(const Config& c) {
 TESSERA_HD constexpr bool shares_keys(const Config& c) { return has_cache(c.facts) && tiles_of_cluster(c) == 2; }
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
 TESSERA_HD constexpr bool widens(const Config& c) { return widens_keys(c.facts); }
+// Whether the CTA that has a cut sequence's first keys adds the rest to them, if one other CTA has it and has it done
+// by then: tails.cuh. Else, and where this says no, the second step does.
+TESSERA_HD constexpr bool joins_tails(const Config& c) { return is_dealt(c) && !gathers(c) && !widens(c); }
+inline constexpr int kTailWords = 2;  // of a CTA in the workspace
 // For blocks of keys. Bytes are half as long, and fewer rows of Q and P leave room: as many as there is.
 TESSERA_HD constexpr int slots(const Config& c) { return !widens(c) ? 2 : c.tile_m <= 16 ? 5 : c.tile_m <= 32 ? 4 : 3; }
 
@@ -211,6 +216,7 @@ struct SmemLayout {
   SmemRegion marks;       // 8-bit keys: [2] whether a block moved them, [2] the last pair in which a warp asked for it
   SmemRegion maxima;      // 8-bit keys: [consumer warpgroup][warp][64] fp32, of a block's scores
   SmemRegion sums;        // [consumer warpgroup][64] fp32; 8-bit keys: [consumer warpgroup][warp][64]
+  SmemRegion tail;        // whether the next range's part is added here: a word, of 8 bytes for what lies behind
   SmemRegion present;     // [2][4 warps] words: which of the 16 keys that a warp gathered are there
   SmemRegion barriers;    // in the order of Barriers
   int total_bytes = 0;
@@ -255,7 +261,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.marks = {"marks", end_of(layout.factors), widens(c) ? 4 * 4 : 0};
   layout.maxima = {"maxima", end_of(layout.marks), widens(c) ? kConsumers * kWarpsOfConsumer * kRows * 4 : 0};
   layout.sums = {"sums", end_of(layout.maxima), kConsumers * (widens(c) ? kWarpsOfConsumer : 1) * kRows * 4};
-  layout.present = {"present", end_of(layout.sums), gathers(c) ? 2 * kGatherWarps * 4 : 0};
+  layout.tail = {"tail", end_of(layout.sums), joins_tails(c) ? 8 : 0};
+  layout.present = {"present", end_of(layout.tail), gathers(c) ? 2 * kGatherWarps * 4 : 0};
   layout.barriers = {"barriers", end_of(layout.present), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;

@@ -73,6 +73,15 @@ TEST_CASE("latent attention: keys dealt to CTAs, and their parts merged") {
                       {.num_sms = 3});
   testing::check_runs(problem, {4, 64, 1, 1, 256, 576, 512}, *compiler, {Schedule::adversarial}, 1, {.num_sms = 4});
   testing::check_runs(problem, {3, 64, 1, 1, 500, 576, 512}, *compiler, {Schedule::adversarial}, 1, {.num_sms = 2});
+  // A sequence over two CTAs, of which either may be the first at its end: a tail is added or merged, with the same
+  // bits.
+  testing::check_runs(problem, {1, 64, 1, 1, 500, 576, 512}, *compiler,
+                      {Schedule::fair, Schedule::eager, Schedule::lazy, Schedule::adversarial}, 3, {.num_sms = 2});
+  // The last tile is not full of rows.
+  Fmha queries = latent(16);
+  queries.split_kv = SplitKv::dealt;
+  testing::check_runs(queries, {1, 16, 1, 5, 500, 576, 512}, *compiler, {Schedule::fair, Schedule::adversarial}, 1,
+                      {.num_sms = 4});
   problem.seqused = UsedLengths::k;
   problem.pack_gqa = 128;
   problem.mask = Mask::causal;
