@@ -5,7 +5,8 @@
 // use. Each half has a warp: neither is late because the other is still in use (128 heads: 4 to 9 % faster than one
 // warp for both on an H200). The panel that P lay in comes back with the half of the warpgroup which got that P. A slot
 // is free for about as long as a load from memory takes, so where tiles share keys the blocks after the next ones are
-// brought to the L2 before.
+// brought to the L2 before. The two CTAs of a cluster load every second panel each, for both, once consumers of both
+// have given a half back (128 heads on an H200: up to 2.5 % faster).
 #pragma once
 
 #include "fmha_latent/deal.cuh"
@@ -63,6 +64,12 @@ struct BlockLoad {
     for (int panel = first; panel < first + count; ++panel) {
       if (lane() == 0) ptx::mbarrier_arrive_expect_tx(full[panel], kBlockKeys * kLoadedSpan);
       __syncwarp(kLoaders);
+      if constexpr (multicasts(C)) {
+        if (panel % 2 != cta_of_pair()) continue;
+        ptx::tma_load_5d_multicast(slot + panel * loaded_panel_bytes(C) + lane() * kBoxKeys * kLoadedSpan, p.k,
+                                   full[panel], 3, 0, row, panel, 0, outermost);
+        continue;
+      }
       ptx::tma_load_5d(slot + panel * loaded_panel_bytes(C) + lane() * kBoxKeys * kLoadedSpan, p.k, full[panel], 0, row,
                        panel, 0, outermost);
     }
