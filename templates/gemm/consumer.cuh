@@ -168,11 +168,30 @@ struct Consumer {
     pass_turn();
   }
 
+  // Tiles with products of factors. Beside the first products of a tile the next one is found, beside its last ones
+  // staging memory is waited for, and its first sums are written, not added to zeros: with that, stores of each warp
+  // and factors that are ready, contiguous groups of 16 steps took 0.93 to 0.98 of the time on an H200.
+  struct Beside {
+    Consumer& consumer;
+    Epilogue<C>& epilogue;
+    int item;
+    bool has_tile;
+    TileIndex tile;
+
+    __device__ __forceinline__ void find(int at) {
+      item = at;
+      has_tile = item < consumer.schedule.items_up_to(item);
+      if (has_tile) tile = consumer.schedule.at(item);
+    }
+    __device__ __forceinline__ void first() { find(item + consumer.schedule.stride() * (is_ping_pong(C) ? 2 : 1)); }
+    __device__ __forceinline__ void last() { epilogue.get_ready(); }
+  };
+
   // A step of the same with products of factors, which are there beside each other, of all its blocks. A square begins
   // between kFirst and kLast columns before the tile. kSlot: the step's, where the loop knows it; else -1.
-  template <int kFirst, int kLast, int kSlot>
+  template <int kFirst, int kLast, int kSlot, bool kIsFirst>
   __device__ __forceinline__ void multiply_step(Accumulators<C>& accumulators, StepOperands<C>& operands,
-                                                JoinedFactors<C>& next, int offset, bool has_next) {
+                                                JoinedFactors<C>& next, int offset, bool has_next, Beside& beside) {
     OfInstruction<C> of_step;
     common::RingPosition<C.stages> here = ring;
     if constexpr (kSlot >= 0) here.slot = kSlot;
@@ -187,11 +206,15 @@ struct Consumer {
       ptx::wgmma_commit_group();
       const BlockFactors<C, kFirst, kLast> factors(next, block);
       if (i == 0) __syncwarp();  // all lanes have read the slot's factors
+      if constexpr (kIsFirst)
+        if (i == 0) beside.first();
       if (is_last) {
         operands.move_to(following.slot);
         if (has_next) {
           ptx::mbarrier_wait_parity(barriers.full[following.slot], following.parity);
           next.load(smem, following.slot, first_block / kBlocks);
+        } else {
+          beside.last();
         }
       }
       ptx::wgmma_wait_group<0>();
@@ -200,7 +223,7 @@ struct Consumer {
         ptx::wgmma_wait_group<0>();  // for nothing: the compiler would move the release below the sums
       }
       Mma<C>::hold(of_step);
-      factors.add(accumulators[block], of_step, part, offset);
+      factors.template add<kIsFirst>(accumulators[block], of_step, part, offset);
     }
     ring = following;
   }
@@ -209,22 +232,24 @@ struct Consumer {
   // register to register. An eighth of the loop's instructions are saved, which at the power limit is time.
   template <int kFirst, int kLast, int kSlot = 0>
   __device__ __forceinline__ void multiply_lap(Accumulators<C>& accumulators, StepOperands<C>& operands,
-                                               JoinedFactors<C>& next, int offset, bool has_next) {
+                                               JoinedFactors<C>& next, int offset, bool has_next, Beside& beside) {
     constexpr bool kIsLast = kSlot == C.stages - 1;
-    multiply_step<kFirst, kLast, kSlot>(accumulators, operands, next, offset, !kIsLast || has_next);
-    if constexpr (!kIsLast) multiply_lap<kFirst, kLast, kSlot + 1>(accumulators, operands, next, offset, has_next);
+    multiply_step<kFirst, kLast, kSlot, false>(accumulators, operands, next, offset, !kIsLast || has_next, beside);
+    if constexpr (!kIsLast)
+      multiply_lap<kFirst, kLast, kSlot + 1>(accumulators, operands, next, offset, has_next, beside);
   }
 
   template <int kFirst, int kLast>
-  __device__ __forceinline__ void multiply_joined(Accumulators<C>& accumulators, const TileIndex& tile) {
-    clear<C>(accumulators);
+  __device__ __forceinline__ void multiply_joined(Accumulators<C>& accumulators, const TileIndex& tile,
+                                                  Beside& beside) {
     StepOperands<C> operands(a_of(0, 0), b_of(0));
     operands.move_to(ring.slot);
     ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
     JoinedFactors<C> next;
     next.load(smem, ring.slot, first_block / kBlocks);
     const int offset = tile.column % kScaleBlock;
-    int left = schedule.steps();
+    int left = schedule.steps() - 1;
+    multiply_step<kFirst, kLast, -1, true>(accumulators, operands, next, offset, left > 0, beside);
 #pragma unroll 1
     while (left > 0) {
       if (ring.slot == 0 && left >= C.stages) {
@@ -232,23 +257,39 @@ struct Consumer {
         do {
           left -= C.stages;
           ring.slot = 0;
-          multiply_lap<kFirst, kLast>(accumulators, operands, next, offset, left > 0);
+          multiply_lap<kFirst, kLast>(accumulators, operands, next, offset, left > 0, beside);
         } while (left >= C.stages);
       } else {
-        multiply_step<kFirst, kLast, -1>(accumulators, operands, next, offset, --left > 0);
+        multiply_step<kFirst, kLast, -1, false>(accumulators, operands, next, offset, --left > 0, beside);
       }
     }
     pass_turn();
   }
 
-  __device__ __forceinline__ void multiply_joined(Accumulators<C>& accumulators, const TileIndex& tile) {
+  __device__ __forceinline__ void multiply_joined(Accumulators<C>& accumulators, const TileIndex& tile,
+                                                  Beside& beside) {
     constexpr int kUnit = unit_of_offsets(C.tile_n), kHalf = kScaleBlock / 2;
     if constexpr (joined_squares(C) == 1 || kUnit == kScaleBlock) {
-      multiply_joined<0, 0>(accumulators, tile);
+      multiply_joined<0, 0>(accumulators, tile, beside);
     } else if (tile.column % kScaleBlock < kHalf) {
-      multiply_joined<0, kHalf - kUnit>(accumulators, tile);
+      multiply_joined<0, kHalf - kUnit>(accumulators, tile, beside);
     } else {
-      multiply_joined<kHalf, kScaleBlock - kUnit>(accumulators, tile);
+      multiply_joined<kHalf, kScaleBlock - kUnit>(accumulators, tile, beside);
+    }
+  }
+
+  // Whether the warpgroup has no rows of a tile: it leaves the tensor cores, and their power, to the others.
+  __device__ __forceinline__ bool has_no_rows(const TileIndex& tile) const {
+    return joins_factors(C) && C.split_k == 1 && tile.row + first_block * kBlockRows >= tile.row_end;
+  }
+  // The steps of such a tile.
+  __device__ __forceinline__ void pass_over() {
+#pragma unroll 1
+    for (int left = schedule.steps(); left > 0; --left) {
+      ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
+      __syncwarp();  // all lanes have seen it
+      release(ring.slot);
+      ring.advance();
     }
   }
 
@@ -269,6 +310,64 @@ struct Consumer {
     }
   }
 
+  // What becomes of a tile's sums.
+  __device__ __forceinline__ void store(Accumulators<C>& accumulators, Epilogue<C>& epilogue, const TileIndex& tile) {
+    if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
+    if constexpr (is_gated(C)) {
+      const float alpha_up = is_dual(C) ? scaled_alpha<is_8_bit(a_dtype(C))>(p, p.scale_b2) : epilogue.alpha;
+      epilogue.store(GatedSums<C>{accumulators, p, epilogue.alpha, alpha_up, tile.column, tile.b_batch},
+                     tile.row + first_block * kBlockRows, columns_of_d(C, tile.column), tile.batch);
+    } else if constexpr (C.split_k == 1) {
+      epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
+    } else if constexpr (sends_sums(C)) {
+      const unsigned incoming = incoming_sums<C>(smem, warpgroup);
+      send_partial_sums<C>(accumulators, incoming, barriers.fetched[0], schedule.place);
+      ptx::mbarrier_wait_parity_acquire_cluster(barriers.fetched[0], 0);
+      epilogue.store(ReceivedSums<C>{accumulators, incoming, schedule.place.k}, tile.row + first_block * kBlockRows,
+                     tile.column + schedule.place.k * stored_columns(C), tile.batch);
+    } else {
+      // Other warps, of the own warpgroup too, may still multiply what lies there: each waited for its own part.
+      ptx::barrier_sync(kBarrierOfConsumers, consumer_warpgroups(C) * kWarpgroupThreads);
+      share_partial_sums<C>(accumulators, smem, first_block);
+      ptx::cluster_arrive();
+      ptx::cluster_wait();
+      epilogue.store(PartialSums<C>{smem, first_block, schedule.place}, tile.row + first_block * kBlockRows,
+                     tile.column + schedule.place.k * stored_columns(C), tile.batch);
+      release_partial_sums<C>(barriers.fetched[0], schedule.place);
+    }
+  }
+
+  __device__ __forceinline__ void begin_epilogue(Epilogue<C>& epilogue, const TileIndex& of) {
+    epilogue.row_end = of.row_end;
+    const int first = C.split_k == 1 ? 0 : schedule.place.k * stored_columns(C);
+    epilogue.ask_for_addend(of.row + first_block * kBlockRows, of.column + first, of.batch);
+  }
+
+  __device__ __forceinline__ void run_joined() {
+    Accumulators<C> accumulators;
+    Epilogue<C> epilogue{p, smem, warpgroup};
+    Beside next{*this, epilogue};
+    next.find(schedule.first() + (is_ping_pong(C) ? warpgroup * schedule.stride() : 0));
+    if (is_ping_pong(C) && warpgroup == 1) ring.advance(schedule.steps());
+#pragma unroll 1
+    while (next.has_tile) {
+      const TileIndex uniform = next.tile;
+      if (has_no_rows(uniform)) {
+        next.first();
+        pass_over();
+        continue;
+      }
+      TileIndex tile = uniform;
+      tile.hold();
+      wait_turn();
+      multiply_joined(accumulators, uniform, next);
+      if (is_ping_pong(C)) ring.advance(schedule.steps());
+      begin_epilogue(epilogue, tile);
+      store(accumulators, epilogue, tile);
+    }
+    epilogue.finish();
+  }
+
   __device__ __forceinline__ void run() {
     Accumulators<C> accumulators;
     Epilogue<C> epilogue{p, smem, warpgroup};
@@ -281,25 +380,16 @@ struct Consumer {
       }
       wait_turn();
       TileIndex tile;
-      const auto begin_epilogue = [&](const TileIndex& of) {
-        epilogue.row_end = of.row_end;
-        const int first = C.split_k == 1 ? 0 : schedule.place.k * stored_columns(C);
-        epilogue.ask_for_addend(of.row + first_block * kBlockRows, of.column + first, of.batch);
-      };
       const auto find_tile = [&] {
         tile = schedule.at(item);
-        begin_epilogue(tile);
+        begin_epilogue(epilogue, tile);
       };
       if constexpr (has_scale_blocks(C)) {
         const TileIndex uniform = schedule.at(item);
         tile = uniform;
         tile.hold();  // its divisions run beside the wait for the first slot
-        if constexpr (joins_factors(C)) {
-          multiply_joined(accumulators, uniform);
-        } else {
-          multiply_scaled(accumulators, uniform);
-        }
-        begin_epilogue(tile);
+        multiply_scaled(accumulators, uniform);
+        begin_epilogue(epilogue, tile);
       } else if constexpr (C.facts.accumulation == Accumulation::promoted) {
         multiply_promoted(accumulators);
         find_tile();
@@ -309,29 +399,7 @@ struct Consumer {
         multiply(accumulators, [] {});
         find_tile();
       }
-      if constexpr (C.facts.bias == Bias::group) epilogue.group = tile.b_batch;
-      if constexpr (is_gated(C)) {
-        const float alpha_up = is_dual(C) ? scaled_alpha<is_8_bit(a_dtype(C))>(p, p.scale_b2) : epilogue.alpha;
-        epilogue.store(GatedSums<C>{accumulators, p, epilogue.alpha, alpha_up, tile.column, tile.b_batch},
-                       tile.row + first_block * kBlockRows, columns_of_d(C, tile.column), tile.batch);
-      } else if constexpr (C.split_k == 1) {
-        epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
-      } else if constexpr (sends_sums(C)) {
-        const unsigned incoming = incoming_sums<C>(smem, warpgroup);
-        send_partial_sums<C>(accumulators, incoming, barriers.fetched[0], schedule.place);
-        ptx::mbarrier_wait_parity_acquire_cluster(barriers.fetched[0], 0);
-        epilogue.store(ReceivedSums<C>{accumulators, incoming, schedule.place.k}, tile.row + first_block * kBlockRows,
-                       tile.column + schedule.place.k * stored_columns(C), tile.batch);
-      } else {
-        // Other warps, of the own warpgroup too, may still multiply what lies there: each waited for its own part.
-        ptx::barrier_sync(kBarrierOfConsumers, consumer_warpgroups(C) * kWarpgroupThreads);
-        share_partial_sums<C>(accumulators, smem, first_block);
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
-        epilogue.store(PartialSums<C>{smem, first_block, schedule.place}, tile.row + first_block * kBlockRows,
-                       tile.column + schedule.place.k * stored_columns(C), tile.batch);
-        release_partial_sums<C>(barriers.fetched[0], schedule.place);
-      }
+      store(accumulators, epilogue, tile);
     }
     epilogue.finish();
   }
@@ -342,7 +410,11 @@ __device__ __forceinline__ void consume(const Params& p, unsigned smem) {
   if constexpr (roles_wait(C)) ptx::griddepcontrol_wait();  // the first tile is found beside the wait for its slot
   Consumer<C> consumer{p, smem};
   if (consumer.warpgroup == 1) consumer.pass_turn();  // the first warpgroup begins
-  consumer.run();
+  if constexpr (joins_factors(C)) {
+    consumer.run_joined();
+  } else {
+    consumer.run();
+  }
 }
 
 }  // namespace tessera::gemm

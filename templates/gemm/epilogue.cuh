@@ -27,7 +27,8 @@
 
 namespace tessera::gemm {
 
-// Named barriers: 0 is __syncthreads(); a warpgroup among itself; turns of the warpgroups; all consumers.
+// Named barriers: 0 is __syncthreads(); a warpgroup among itself; turns of the warpgroups; all consumers; from 7 on
+// those of scales.cuh.
 inline constexpr int kBarrierOfWarpgroup = 1;
 inline constexpr int kBarrierOfTurn = 4;
 inline constexpr int kBarrierOfConsumers = 6;
@@ -117,7 +118,7 @@ struct Epilogue {
   template <int kCount, int kRegisters>
   __device__ __forceinline__ void finish_panel(float (&panel)[kRegisters], int row, int column, int batch,
                                                unsigned slot_of_addend) const {
-    const float of_panel = joins_factors(C) && stages_whole_tile(C) ? 1.0f : alpha;  // see store_joined
+    const float of_panel = has_warps_that_store(C) ? 1.0f : alpha;  // see store_joined
     if constexpr (stages_addend(C)) {
 #pragma unroll
       for (int v = 0; v < kRegisters; ++v) panel[v] *= of_panel;
@@ -256,10 +257,14 @@ struct Epilogue {
     }
   }
 
+  // Starts stores, or one of those that do.
+  __device__ __forceinline__ bool is_storing() const {
+    return has_warps_that_store(C) ? thread % 32 == 0 : thread == 0;
+  }
   // All stores but the newest ones have read their slots.
   template <int kNewest>
   __device__ __forceinline__ void wait_for_slots() const {
-    if (thread == 0) ptx::cp_async_bulk_wait_group_read<kNewest>();
+    if (is_storing()) ptx::cp_async_bulk_wait_group_read<kNewest>();
     ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
   }
   // What was staged is there for the stores.
@@ -304,7 +309,7 @@ struct Epilogue {
   // The warpgroup's blocks; `row` and `column` are places in D. sums(out, block, panel) gives a panel's, gated ones.
   template <class Sums>
   __device__ __forceinline__ void store(Sums sums, int row, int column, int batch) {
-    if constexpr (stages_whole_tile(C) && joins_factors(C)) {
+    if constexpr (has_warps_that_store(C)) {
       store_joined(sums, row, column, batch);
     } else if constexpr (stages_whole_tile(C)) {
       store_whole(sums, row, column, batch);
@@ -376,7 +381,6 @@ struct Epilogue {
     if constexpr (!is_gated(C)) {
       if (alpha != 1.0f) sums *= alpha;
     }
-    wait_for_slots<0>();
     // Of this thread's first 16 bytes. Made here: the compiler would keep addresses in registers beside the loop.
     int here = thread;
     asm volatile("" : "+r"(here));
@@ -397,12 +401,11 @@ struct Epilogue {
     }
     end_staging();
     if (is_by_tma && (!is_grouped(C) || row + blocks(C) * kBlockRows <= row_end)) {
-      if (thread == 0) {
-#pragma unroll
-        for (int i = 0; i < staging_slots(C); ++i) {
-          const int of_slot = row + i / kPanels * kBlockRows, from = column + i % kPanels * kPanelColumns;
-          if (of_slot < p.m && from < columns()) ptx::tma_store_3d(p.d, staging + i * kSlotBytes, from, of_slot, batch);
-        }
+      // A warp each: a store takes its thread 150 cycles.
+      static_assert(staging_slots(C) <= kWarpgroupThreads / 32);
+      const int i = thread / 32, of_slot = row + i / kPanels * kBlockRows, from = column + i % kPanels * kPanelColumns;
+      if (thread % 32 == 0 && i < staging_slots(C) && of_slot < p.m && from < columns()) {
+        ptx::tma_store_3d(p.d, staging + i * kSlotBytes, from, of_slot, batch);
         ptx::cp_async_bulk_commit_group();
       }
       return;
@@ -413,9 +416,14 @@ struct Epilogue {
                           column + i % kPanels * kPanelColumns, batch);
   }
 
+  // While a tile's last products are on their way: the slots of its panels are free.
+  __device__ __forceinline__ void get_ready() const {
+    if constexpr (has_warps_that_store(C)) wait_for_slots<0>();
+  }
+
   // Shared memory must not be given away before it was read.
   __device__ __forceinline__ void finish() const {
-    if (thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
+    if (is_storing()) ptx::cp_async_bulk_wait_group_read<0>();
   }
 };
 

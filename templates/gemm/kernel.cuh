@@ -84,12 +84,11 @@ __device__ __forceinline__ void kernel(const Params& params) {
     if constexpr (kBudget.producer < kBudget.entry) ptx::setmaxnreg_dec<kBudget.producer>();
     if (threadIdx.x < 32 && ptx::elect_sync()) produce<C>(params, smem);
     if constexpr (has_scale_blocks(C)) {
-      if (threadIdx.x / 32 == 1) {
-        if constexpr (joins_factors(C)) {
-          FactorJoiner<C>{params, smem}.run();
-        } else {
-          ScaleLoader<C>{params, smem}.run();
-        }
+      const int warp = static_cast<int>(threadIdx.x) / 32 - 1;
+      if constexpr (joins_factors(C)) {
+        if (warp == 0 || warp == 1) FactorJoiner<C>{params, smem, warp}.run();
+      } else {
+        if (warp == 0) ScaleLoader<C>{params, smem}.run();
       }
     }
     if constexpr (is_gathered(C)) {

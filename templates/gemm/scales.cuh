@@ -10,6 +10,7 @@
 #include "gemm/matmul.cuh"
 #include "gemm/params.cuh"
 #include "gemm/schedule.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/fence.cuh"
@@ -21,6 +22,9 @@
 #include "spec/gemm.h"
 
 namespace tessera::gemm {
+
+// Named barriers, behind those of epilogue.cuh: turns of the warps that join factors.
+inline constexpr int kBarrierOfJoiner = 7;
 
 // One operand's factors of a step, for a tile of kExtent rows.
 template <ScaleBlock kBlock, int kExtent>
@@ -190,9 +194,13 @@ struct ScaleLoader {
 };
 
 // The same warp where consumers find products of factors (joins_factors). Its lanes copy those of A, each for the rows
-// of four consumer threads, into a ring of their own, eight steps ahead of the products, and have those of B for 32
+// of four consumer threads, into a ring of their own, four steps ahead of the products, and have those of B for 32
 // steps in registers: once a slot is free they only have to be multiplied and written. Copies into the slot, which
 // begin when it is free, took products of 4,096 rows on an H200 several hundredths longer.
+//
+// Two warps take tiles in turn: one copies the first factors of a tile while the other writes the last of the tile
+// before. (Consumers that read factors of a and b as they are, copied in bulk into the slots or a lap ahead of them,
+// took 1.01 to 1.3 times as long: beside wgmma each read of shared memory is slow.)
 //
 // Products of a step: [part of the tile's rows that a warpgroup has][32 lanes' rows][block][square][upper row, lower].
 template <Config C>
@@ -204,11 +212,12 @@ struct FactorJoiner {
 
   const Params& p;
   const unsigned smem;
+  const int warp;  // of those that join factors
   const Barriers barriers = barriers_at<C>(smem);
   TileSchedule<C, Walker::warp> schedule{p};
   const int lane = static_cast<int>(threadIdx.x) % 32;
   common::RingPosition<C.stages> ring{};
-  unsigned ahead = 0;  // place in the own ring
+  unsigned ahead = warp * kStepsAhead;  // place in the own ring
 
   // Of a row of the lane's at the place in the own ring. With one square lanes lie side by side: conflicts of banks
   // take shared memory from the products, 0.5 to 1.5 % of the time of 4,096 rows on an H200. With two, where more is
@@ -287,32 +296,45 @@ struct FactorJoiner {
       if (step < steps) copy_rows(of_a, rows_left);
       ptx::cp_async_commit_group();
       of_a += p.sfa.stride_k;
-      ahead = (ahead + 1) % kStepsAhead;
+      ahead = ahead / kStepsAhead * kStepsAhead + (ahead + 1) % kStepsAhead;
     };
 #pragma unroll 1
     for (int i = 0; i < kStepsAhead; ++i) copy_step(i);
     float squares[kSquares];
+    const auto load_squares = [&](int step) {
+#pragma unroll
+      for (int s = 0; s < kSquares; ++s)
+        squares[s] = step + lane < steps && squares_left > s
+                         ? __uint_as_float(ptx::ld_global_u32_stream(of_b + s * p.sfb.stride_row))
+                         : 0.0f;
+      of_b += 32 * p.sfb.stride_k;
+    };
+    load_squares(0);
+    // The tile before is the other warp's. Slots come back to both, so that only one may wait for them.
+    ptx::barrier_sync(kBarrierOfJoiner + warp, 32 * kJoiners);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      if (step % 32 == 0) {
-#pragma unroll
-        for (int s = 0; s < kSquares; ++s)
-          squares[s] = step + lane < steps && squares_left > s
-                           ? __uint_as_float(ptx::ld_global_u32_stream(of_b + s * p.sfb.stride_row))
-                           : 0.0f;
-        of_b += 32 * p.sfb.stride_k;
-      }
+      if (step % 32 == 0 && step > 0) load_squares(step);
       write(squares, step % 32);
       copy_step(step + kStepsAhead);
       ring.advance();
     }
+    ptx::barrier_arrive(kBarrierOfJoiner + 1 - warp, 32 * kJoiners);
   }
 
   __device__ __forceinline__ void run() {
+    if (warp == 1) ptx::barrier_arrive(kBarrierOfJoiner, 32 * kJoiners);  // the other one begins
     if constexpr (roles_wait(C)) ptx::griddepcontrol_wait();
+    int turn = 0;
 #pragma unroll 1
-    for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride())
-      write_tile(schedule.at(item));
+    for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
+      if (turn == warp) {
+        write_tile(schedule.at(item));
+      } else {
+        ring.advance(schedule.steps());
+      }
+      turn ^= 1;
+    }
     ptx::cp_async_wait_group<0>();
   }
 };
@@ -359,7 +381,8 @@ struct BlockFactors {
   }
 
   // sums += factors * of_step, of an instruction's columns, in the order of the accumulators. `offset`: of the tile's
-  // first column in its square.
+  // first column in its square. With kIsFirst sums = factors * of_step.
+  template <bool kIsFirst>
   __device__ __forceinline__ void add(Block<C>& sums, const OfInstruction<C>& of_step, int part, int offset) const {
     constexpr int kGroupsOfPart = instruction_columns(C) / 8;
     const auto of_group = [&](int group, int row) {  // of columns 8 * group to 8 * group + 7
@@ -372,7 +395,13 @@ struct BlockFactors {
     for (int i = 0; i < kGroupsOfPart; ++i) {
       const int group = part * kGroupsOfPart + i;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) ptx::fma_in_order(sums[4 * group + v], of_group(group, v / 2), of_step[4 * i + v]);
+      for (int v = 0; v < 4; ++v) {
+        if constexpr (kIsFirst) {
+          ptx::mul_in_order(sums[4 * group + v], of_group(group, v / 2), of_step[4 * i + v]);
+        } else {
+          ptx::fma_in_order(sums[4 * group + v], of_group(group, v / 2), of_step[4 * i + v]);
+        }
+      }
     }
   }
 };

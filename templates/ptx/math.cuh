@@ -70,5 +70,9 @@ __device__ __forceinline__ float tanh(float x) {
 __device__ __forceinline__ void fma_in_order(float& sum, float a, float b) {
   asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(a), "f"(b));
 }
+// PTX ISA "mul", PTX 1.0, sm_20: product = a * b, likewise.
+__device__ __forceinline__ void mul_in_order(float& product, float a, float b) {
+  asm volatile("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
+}
 
 }  // namespace tessera::ptx

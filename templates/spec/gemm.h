@@ -28,8 +28,8 @@
 // A CTA takes tiles of tile_m x tile_n and walks along K in steps of 128 bytes. Consumer warpgroups own 64 or 128 rows
 // each and keep their accumulators in registers; with the ping-pong schedule each of two owns whole tiles, so that one
 // multiplies while the other stores. Of one more warpgroup warp 0 (load) produces: it loads A and B into a ring of
-// `stages` slots; with scale blocks warp 1 (scales) loads
-// their factors into the same slots.
+// `stages` slots; with scale blocks warp 1 (scales) loads their factors into the same slots, and of large tiles warp 2
+// too: they take tiles in turn.
 //
 // With swap_ab the kernel multiplies B by A transposed, so that a tile has 64 rows or more of B and as many of A as
 // suit a product of few rows. Everything here but the formula above, the facts and the entry then means by A, m, tile_m
@@ -218,6 +218,8 @@ TESSERA_HD constexpr bool stages_whole_tile(const Config& c) {
          (consumer_warpgroups(c) == 2 || (consumer_warpgroups(c) == 3 && joins_factors(c))) &&
          dtype_bytes(c.facts.d_dtype) == 2 && panel_columns(c) == 64 && rest_columns(c) == 0;
 }
+// Whether each warp starts stores of its own.
+TESSERA_HD constexpr bool has_warps_that_store(const Config& c) { return stages_whole_tile(c) && joins_factors(c); }
 TESSERA_HD constexpr int staging_slots(const Config& c) {
   return stages_whole_tile(c) ? blocks(c) * stored_columns_of_d(c) / panel_columns(c) : kStagingSlots;
 }
@@ -414,14 +416,15 @@ TESSERA_HD constexpr int num_roles(const Config& c) { return has_scale_blocks(c)
 
 TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
-  const int loading = has_scale_blocks(c) ? 2 : 1;
+  const int loading = !has_scale_blocks(c) ? 1 : joins_factors(c) ? 1 + kJoiners : 2;
   if (is_gathered(c) && index == 2) return {"gather", kFirstGatherWarp, kGatherWarps, budget.producer};
-  if (index == loading) return {"idle", loading, (is_gathered(c) ? 2 : 4) - loading, budget.producer};
+  if (index == (has_scale_blocks(c) ? 2 : 1))
+    return {"idle", loading, (is_gathered(c) ? 2 : 4) - loading, budget.producer};
   switch (index) {
     case 0:
       return {"load", 0, 1, budget.producer};
     case 1:
-      return {"scales", 1, 1, budget.producer};
+      return {"scales", 1, loading - 1, budget.producer};
     default:
       return {"consumer", 4, 4 * consumer_warpgroups(c), budget.consumer};
   }

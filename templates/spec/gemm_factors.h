@@ -41,9 +41,12 @@ TESSERA_HD constexpr int unit_of_offsets(int extent) {
 TESSERA_HD constexpr int joined_squares(const Config& c) {
   return (kScaleBlock - unit_of_offsets(c.tile_n) + c.tile_n + kScaleBlock - 1) / kScaleBlock;
 }
-// Steps whose factors of A are under way to a ring of the loading warp's own, behind the slots.
-inline constexpr int kStepsAhead = 8;
-TESSERA_HD constexpr int scale_ring_bytes(const Config& c) { return joins_factors(c) ? 4 * kStepsAhead * c.tile_m : 0; }
+// Warps that do, and steps whose factors of A are under way to a ring of each of them, behind the slots.
+inline constexpr int kJoiners = 2;
+inline constexpr int kStepsAhead = 4;
+TESSERA_HD constexpr int scale_ring_bytes(const Config& c) {
+  return joins_factors(c) ? 4 * kJoiners * kStepsAhead * c.tile_m : 0;
+}
 // Of a thread, in a step: two rows of each block, times squares.
 TESSERA_HD constexpr int joined_factors(const Config& c) { return 2 * blocks(c) * joined_squares(c); }
 
