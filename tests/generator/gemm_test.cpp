@@ -340,7 +340,7 @@ TEST_CASE("products with factors of blocks: of many rows the tiles that an H200 
                                {"none", "1", "4096", "7168", "2048", 256, 128},
                                {"contiguous", "4", "32768", "4096", "7168", 192, 128},
                                {"contiguous", "8", "32768", "4096", "7168", 192, 128},
-                               {"contiguous", "4", "32768", "7168", "2048", 128, 192},
+                               {"contiguous", "4", "32768", "7168", "2048", 192, 128},
                                {"contiguous", "8", "32768", "7168", "2048", 128, 192}}) {
     CAPTURE(choice.l);
     CAPTURE(choice.n);
