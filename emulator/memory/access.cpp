@@ -152,6 +152,7 @@ Step report_misaligned(Warp& w, const Instruction& in, int lane, std::uint64_t a
 
 void report_uninitialised(Warp& w, const Instruction& in, const Target& target, int lane, std::uint64_t address,
                           std::size_t bytes) {
+  if (w.launch->options.skips_values) return;  // copies have brought no bytes
   const bool is_shared = target.cta != nullptr;
   const bool is_global = w.launch->memory.address_of(target.data) != 0;
   const char* const name = is_shared   ? "smem-uninitialised"

@@ -548,6 +548,19 @@ TEST_CASE("time: without values tcgen05 takes its time, and nobody looks at what
   CHECK(step(4) == doctest::Approx(4 * copy).epsilon(0.01));
 }
 
+TEST_CASE("time: without values nobody looks at shared memory that a copy would have written") {
+  for (const bool skips_values : {false, true}) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    options.skips_values = skips_values;
+    EmulatedDevice device(options);
+    std::vector<std::uint32_t> values(1024);
+    CHECK(tessera::testing::run_test_entry(device, entry("ld.shared.u32 r4, [r3];"), values, 32).empty() ==
+          skips_values);
+  }
+}
+
 TEST_CASE("time: results are those without a clock") {
   const std::string body =
       "shl.b32 r4, r0, 2;\ncvt.u64.u32 d1, r4;\nadd.u64 d1, d0, d1;\nst.shared.u32 [r3], r0;\nbar.sync 0;\n"
