@@ -31,12 +31,13 @@ __global__ void issue(long long* out) {
       if constexpr (form == matrix)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(r[i][0]), "=r"(r[i][1]), "=r"(r[i][2]), "=r"(r[i][3])
-                     : "r"(at));
+                     : "r"(at + i * 512));  // of one address there would be one load
     }
     t1 = now();
     unsigned sum = 0;
     for (auto& one : r) sum += one[0] + one[1] + one[2] + one[3];
-    asm volatile("" ::"r"(sum) : "memory");
+    // An instruction that needs them all: what nobody uses is left out by the assembler.
+    asm volatile("st.volatile.shared.u32 [%0], %1;" ::"r"(smem_of(smem) + 4 * threadIdx.x), "r"(sum) : "memory");
     t2 = now();
   }
   if (threadIdx.x % 32 == 0) out[2 * (threadIdx.x / 32)] = t1 - t0, out[2 * (threadIdx.x / 32) + 1] = t2 - t0;

@@ -80,6 +80,8 @@ template <Form form>
 __global__ void patterns(const int* lanes, const char* global, long long* out) {
   extern __shared__ __align__(1024) unsigned char smem[];
   constexpr bool kIsGlobal = form >= l1_b32;
+  // Of those that are not volatile the assembler makes one where they have one address.
+  constexpr bool kIsOne = kIsGlobal || (form >= matrix1 && form <= matrix4_trans);
   for (int i = threadIdx.x * 4; i < 32768; i += blockDim.x * 4) *reinterpret_cast<unsigned*>(smem + i) = i;
   __syncthreads();
   const unsigned at = (kIsGlobal ? 0 : smem_of(smem)) + lanes[threadIdx.x % 32];
@@ -94,7 +96,10 @@ __global__ void patterns(const int* lanes, const char* global, long long* out) {
     }
 #pragma unroll
     for (int i = 0; i < 16; ++i)
-      access<form>(at + (form == store32 || form == store_v4 ? 4096 * (i % 4) : 0), global, r[i]);
+      access<form>(at + (form == store32 || form == store_v4 ? 4096 * (i % 4)
+                         : kIsOne                            ? 1024 * (i + round % 2)
+                                                             : 0),
+                   global, r[i]);
     // Who uses nothing of a load has it left out by the assembler.
     if constexpr (form != store32 && form != store_v4 && form != red_u32 && form != red_f32)
 #pragma unroll
@@ -245,7 +250,8 @@ __global__ void __launch_bounds__(256) outer(long long* out, float seed) {
   if (threadIdx.x == 0) out[0] = t1 - t0, out[1] = sum != 0;
 }
 
-/// Arithmetic that the assembler makes sequences of: 8 of them that do not need each other, or one after the other.
+/// Arithmetic that the assembler makes sequences of: 8 of them that do not need each other, or one after the other. The
+/// result is the next one's divisor: what is made of a divisor that stays goes out of the loop.
 enum Sequence {
   div_rn,
   div_full,
@@ -258,11 +264,12 @@ enum Sequence {
   add_s64,
   shl_b32,
   bfe_u32,
-  cvt_rn_f16
+  cvt_rn_f16,
+  movmatrix
 };
-constexpr const char* kSequences[] = {"div.rn.f32", "div.full.f32", "sqrt.rn.f32", "rcp.rn.f32",
-                                      "div.s32",    "div.u32",      "rem.u32",     "mul.wide.u32",
-                                      "add.s64",    "shl.b32",      "bfe.u32",     "cvt.rn.f16.f32"};
+constexpr const char* kSequences[] = {"div.rn.f32", "div.full.f32",   "sqrt.rn.f32",  "rcp.rn.f32", "div.s32",
+                                      "div.u32",    "rem.u32",        "mul.wide.u32", "add.s64",    "shl.b32",
+                                      "bfe.u32",    "cvt.rn.f16.f32", "movmatrix"};
 template <Sequence what, int kChains>
 __global__ void sequences(long long* out, float seed, unsigned by) {
   float x[kChains];
@@ -276,18 +283,19 @@ __global__ void sequences(long long* out, float seed, unsigned by) {
   for (int round = 0; round < 64; ++round)
 #pragma unroll
     for (int i = 0; i < kChains; ++i) {
-      if constexpr (what == div_rn) asm volatile("div.rn.f32 %0, %0, %1;" : "+f"(x[i]) : "f"(y));
-      if constexpr (what == div_full) asm volatile("div.full.f32 %0, %0, %1;" : "+f"(x[i]) : "f"(y));
+      if constexpr (what == div_rn) asm volatile("div.rn.f32 %0, %1, %0;" : "+f"(x[i]) : "f"(y));
+      if constexpr (what == div_full) asm volatile("div.full.f32 %0, %1, %0;" : "+f"(x[i]) : "f"(y));
       if constexpr (what == sqrt_rn) asm volatile("sqrt.rn.f32 %0, %0;" : "+f"(x[i]));
       if constexpr (what == rcp_rn) asm volatile("rcp.rn.f32 %0, %0;" : "+f"(x[i]));
-      if constexpr (what == div_s32) asm volatile("div.s32 %0, %0, %1;" : "+r"(n[i]) : "r"(by));
-      if constexpr (what == div_u32) asm volatile("div.u32 %0, %0, %1;" : "+r"(n[i]) : "r"(by));
-      if constexpr (what == rem_u32) asm volatile("rem.u32 %0, %0, %1;" : "+r"(n[i]) : "r"(by));
+      if constexpr (what == div_s32) asm volatile("div.s32 %0, %1, %0;" : "+r"(n[i]) : "r"(by + 1234567));
+      if constexpr (what == div_u32) asm volatile("div.u32 %0, %1, %0;" : "+r"(n[i]) : "r"(by + 1234567));
+      if constexpr (what == rem_u32) asm volatile("rem.u32 %0, %1, %0;" : "+r"(n[i]) : "r"(by + 1234567));
       if constexpr (what == mul_wide)
         asm volatile("{.reg .b32 a; cvt.u32.u64 a, %0; mul.wide.u32 %0, a, %1;}" : "+l"(l[i]) : "r"(by));
       if constexpr (what == add_s64) asm volatile("add.s64 %0, %0, %1;" : "+l"(l[i]) : "l"(static_cast<U64>(by) << 20));
       if constexpr (what == shl_b32) asm volatile("shl.b32 %0, %0, %1;" : "+r"(n[i]) : "r"(by & 3));
       if constexpr (what == bfe_u32) asm volatile("bfe.u32 %0, %0, 1, 30;" : "+r"(n[i]));
+      if constexpr (what == movmatrix) asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(n[i]));
       if constexpr (what == cvt_rn_f16)
         asm volatile("{.reg .b16 h; cvt.rn.f16.f32 h, %0; cvt.f32.f16 %0, h;}" : "+f"(x[i]));
     }
@@ -545,6 +553,7 @@ int main() {
   time_sequence<shl_b32>();
   time_sequence<bfe_u32>();
   time_sequence<cvt_rn_f16>();
+  time_sequence<movmatrix>();
   time_products<1, false>();
   time_products<2, false>();
   time_products<4, false>();
