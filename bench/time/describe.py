@@ -230,6 +230,47 @@ def main() -> None:
     classes["fma32"]["interval"] = by_units(outer, "8 x 8 sums by fma.rn.f32, 8 warps, per sub-core")
     classes["branch"]["latency"] = by_units(loop - 128 - 3, "loop of 128 fma.rn.f32 of one warp, less its 131 instructions: until the next one")
 
+    # Loads of CTAs that do nothing else. What a place on a multiprocessor takes for each of them has, beside a CTA's
+    # start and its instructions, the latest of its warps' loads: latencies have a tail, taken as exponential, of whose
+    # maxima over n the mean is 1 + 1/2 + ... + 1/n times as long.
+    def life(what: str, threads: int, in_l2: int) -> dict:
+        return find(what, threads=threads, in_the_l2=in_l2)
+
+    def of_load(in_l2: int) -> float:
+        return life("load", 64, in_l2)["life_cycles"] - life("nothing", 64, in_l2)["life_cycles"]
+
+    def tail_of_load(in_l2: int, threads: int) -> float:
+        line, warps = life("load", threads, in_l2), threads // 32
+        place = line["ns_of_a_cta"] * mhz / 1000 * (2048 // threads)
+        start = (waves[1] - waves[0]) / 15 * mhz + life("nothing", threads, in_l2)["life_cycles"]
+        return (place - start - of_load(in_l2)) / (sum(1 / n for n in range(1, warps + 1)) - 1)
+
+    # How far sub-cores with a warp each get ahead of shared memory: of n loads that take 32 cycles each the last one
+    # issues when so many of all four have begun.
+    def ahead(n: int) -> float:
+        line = find("loads of one bank", loads=n, warps=4)
+        return n - line["issued"] / (4 * 32)
+
+    # Sequences: what they take of a sub-core, less what the loop around them takes, over the instructions that the
+    # assembler (CUDA 13.0) makes of them where no rare case is met: integers go over the unit of exponents three times.
+    shift = find("shl.b32")
+
+    def sequence(what: str, pipe: str, slots: int) -> dict:
+        line = find(what)
+        interval = line["interval"] - (shift["interval"] - classes["shift"]["interval"]["value"])
+        latency = line["latency"] - (shift["latency"] - classes["shift"]["latency"]["value"]) - (slots - 1)
+        return {
+            "pipe": pipe,
+            "slots": number(slots, f"{what}: instructions in the machine code of units.cu, CUDA 13.0", "measured"),
+            "interval": by_units(round(interval / slots, 2), f"{what}, 16 warps, per sub-core and instruction, less the loop's"),
+            "latency": by_units(round(max(1.0, latency), 1), f"{what}, chain of one warp, less its instructions and the loop's"),
+        }
+
+    for name, what, pipe, slots in (("div_rn", "div.rn.f32", "fma", 14), ("sqrt_rn", "sqrt.rn.f32", "fma", 13), ("rcp_rn", "rcp.rn.f32", "fma", 14),
+                                    ("div_s32", "div.s32", "mufu", 26), ("div_u32", "div.u32", "mufu", 19), ("rem_u32", "rem.u32", "mufu", 18),
+                                    ("movmatrix", "movmatrix", "alu", 1)):
+        classes[name] = sequence(what, pipe, slots)
+
     json.dump(
         {
             "name": "H200",
@@ -274,7 +315,7 @@ def main() -> None:
             "shared": {
                 "bytes_per_clock": measured(512 / matrix, "stmatrix.x4, 16 warps"),
                 "latency": measured(chain, "dependent ld.shared"),
-                "queue": inferred(8, "a few accesses of each warp of a sub-core; not measured"),
+                "queue": by_units(round((ahead(16) + ahead(24)) / 2), "loads of one bank, a warp of each sub-core", "queue"),
             },
             "l1": {
                 "bytes": published(256 * 1024, "CUDA C++ Programming Guide: unified with shared memory"),
@@ -328,6 +369,8 @@ def main() -> None:
             "l2": {
                 "bytes": measured(device["l2_bytes"], "device properties"),
                 "latency": measured(chase[16 << 20]["again"], "dependent ld.global.cg of 16 MiB"),
+                "tail": by_units(
+                    round(tail_of_load(1, 1024), 1), "a place's time for CTAs of 1,024 threads that load: the latest of their warps", "lives"),
                 "bytes_per_clock_of_one_sm": published(64, "arXiv 2402.13499 and others: a multiprocessor's port"),
                 "bytes_per_clock": measured(
                     max(line["l2_TB_s"] for line in all_sms.values()) * 1e6 / mhz, "bulk copies of all SMs from the L2, each its own"
@@ -342,7 +385,10 @@ def main() -> None:
                 },
             },
             "hbm": {
-                "latency": measured(chase[16 << 20]["cold"], "dependent ld.global.cg, L2 overwritten before"),
+                "latency": by_units(of_load(0), "CTAs of 64 threads that load, less those that do nothing", "lives"),
+                "tail": by_units(
+                    round((tail_of_load(0, 256) + tail_of_load(0, 1024)) / 2, 1),
+                    "a place's time for CTAs of 256 and 1,024 threads that load: the latest of their warps", "lives"),
                 "terabytes_per_second": measured(read_rate, "the best of plain reads of 4 GiB and bulk copies"),
                 "mixed_terabytes_per_second": by_units(mixed_rate, "256 MiB less 128, read and written, a CTA for 16 KiB"),
             },

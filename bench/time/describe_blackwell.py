@@ -142,6 +142,10 @@ def main():
                                 for size, more in ((32, 1.294), (64, 1.498), (128, 1.498))}
     b200["sync"]["cluster_bytes_per_clock"] = leaf(16.3, "as on an H800: arXiv 2402.13499: 3.27 TB/s of 114 multiprocessors "
                                                          "in clusters of 2, 1,755 MHz", "inferred")
+    hopper = json.loads((FOLDER / "h200.json").read_text())["classes"]
+    for name in ("div_rn", "sqrt_rn", "rcp_rn", "div_s32", "div_u32", "rem_u32", "movmatrix"):
+        b200["classes"][name] = {key: leaf(value["value"], f"as on the H200: {value['source']}", "inferred") if key != "pipe" else value
+                                 for key, value in hopper[name].items()}
     l2 = "users of a PRO 6000: about 8.7 TB/s"
     rtx5090 = sm120(b200, "RTX5090", "sm_120a", {
         "sm/count": leaf(170, "NVIDIA data sheet"),

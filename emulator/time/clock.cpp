@@ -54,6 +54,7 @@ void Clock::admit(Cluster& cluster, double time) {
       clock->order = next_order_++;
       clock->ready.assign(costs_.num_places, 0);
       clock->cause.assign(costs_.num_places, Cause::issue);
+      clock->turns.assign(costs_.num_loops, 0);
       by_warp_[&warp] = clock.get();
       warps_.push_back(std::move(clock));
     }
@@ -82,7 +83,7 @@ void Clock::retire(const Cluster& cluster, double time) {
 
 double Clock::earliest(WarpClock& warp, const Instruction& in) {
   const InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];
-  if (cost.kind == CostKind::free) return warp.now;
+  if (cost.kind == CostKind::free || is_folded(warp, in, cost)) return warp.now;
   double time = warp.now;
   Cause cause = warp.pending;
   const std::uint32_t* const places = costs_.places.data() + cost.first;
@@ -90,8 +91,9 @@ double Clock::earliest(WarpClock& warp, const Instruction& in) {
   // the pipe, and starts when they are there.
   for (std::uint32_t i = 0; i < cost.sources && !cost.is_movable; ++i)
     if (const double ready = warp.ready[places[i]]; ready > time) time = ready, cause = warp.cause[places[i]];
-  if (cost.is_guarded && warp.guarded[warp.next_guard] > time)
-    time = warp.guarded[warp.next_guard], cause = Cause::memory;
+  for (std::size_t i = 0; i < cost.guards; ++i)
+    if (const double free = warp.guarded[(warp.next_guard + i) % kGuards]; free > time)
+      time = free, cause = Cause::memory;
   if (cost.needs_stores && warp.stored > time) time = warp.stored, cause = warp.block_cause;
   if (cost.ends_block && warp.block_end > time) time = warp.block_end, cause = warp.block_cause;
   if (cost.kind == CostKind::tensor_wait && warp.tensor_memory > time)
@@ -133,7 +135,10 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
       warp.cause[places[i]] = cause;
     }
   };
-  if (cost.kind == CostKind::free) {  // the value is there when its source is
+  const bool folds = is_folded(warp, in, cost);
+  if (cost.is_back_edge) warp.turns[cost.loop] = static_cast<std::uint8_t>((warp.turns[cost.loop] + 1) % kUnrolled);
+  if (folds && !cost.is_step) return give(warp.words.at(&in), Cause::shared_memory);
+  if (cost.kind == CostKind::free || folds) {  // the value is there when its source is
     double ready = warp.now;
     Cause cause = Cause::issue;
     for (std::uint32_t i = 0; i < cost.sources; ++i)
@@ -185,8 +190,10 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
     case CostKind::global:
     case CostKind::local:
     case CostKind::atomic:
+      if (cost.loop != kAlone && active != 0) follow_words(warp, in, cost, active);
       touch_memory(warp, in, cost, active, time, ready, cause);
-      if (cost.is_guarded) {
+      if (const auto words = warp.words.find(&in); words != warp.words.end()) words->second = ready;
+      for (std::size_t i = 0; i < cost.guards; ++i) {
         warp.guarded[warp.next_guard] = ready;
         warp.next_guard = (warp.next_guard + 1) % kGuards;
       }

@@ -14,6 +14,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -48,6 +49,9 @@ struct Surroundings {
   /// Of the bytes that are read from the allocation at this address: the part that the L2 does not hold.
   std::map<std::uint64_t, double> miss_of{};
   double miss = 1;  ///< of all others
+  /// Allocations that several multiprocessors read at about the same time and the L2 does not have: who does not miss
+  /// waits for the memory, too, as what it asks for is on its way.
+  std::set<std::uint64_t> on_their_way{};
   /// Bytes a clock that a multiprocessor gets of what lies there.
   std::map<std::uint64_t, double> rate_of{};
   double hbm_factor = 1;  ///< bytes that the memory moves for one that misses: what is displaced is written first
@@ -77,7 +81,9 @@ struct WarpClock {
   Cause pending = Cause::issue;           ///< of the time from last_issue to now
   std::array<double, kGuards> guarded{};  ///< when the last loads behind predicates are over, the oldest at next_guard
   std::size_t next_guard = 0;
-  std::vector<double> ready{};  ///< by place
+  std::vector<std::uint8_t> turns{};                       ///< of loops that are unrolled, of kUnrolled
+  std::unordered_map<const Instruction*, double> words{};  ///< when the following turns' words of a load are there
+  std::vector<double> ready{};                             ///< by place
   std::vector<Cause> cause{};
   std::array<double, kCauses> waits{};
 };
@@ -140,8 +146,18 @@ class Clock {
   double earliest(WarpClock& warp, const Instruction& in);
   /// It issues at `time`; called before it runs.
   void issue(WarpClock& warp, const Instruction& in, Mask active, double time);
-  /// Its branch was taken: the next instruction is not there at once.
-  void jumped(WarpClock& warp) const { warp.now += branch_bubble_; }
+  /// Its branch was taken: the next instruction is not there at once, unless a predicate stands for the branch or a
+  /// loop is unrolled.
+  void jumped(WarpClock& warp, const Instruction& in) const {
+    const InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];
+    const bool is_left_out = cost.is_back_edge && warp.turns[cost.loop] != 0;
+    if (cost.kind != CostKind::free && !is_left_out) warp.now += branch_bubble_;
+  }
+  /// It was not taken, or was no branch.
+  void passed(WarpClock& warp, const Instruction& in) const {
+    const InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];
+    if (cost.is_back_edge) warp.turns[cost.loop] = 0;
+  }
   void block(WarpClock& warp, double time);
   void wake(WarpClock& warp, Wait::Kind kind, double time);
   /// An operation is about to complete at this time.
@@ -174,6 +190,8 @@ class Clock {
   double written_bytes = 0, read_total = 0, hbm_total = 0;
 
  private:
+  /// A latency with its tail, by turns so that their mean is what it should be.
+  double with_tail(double latency, double tail);
   double request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy, bool by_lanes = false);
   /// What the addresses of the first reads of a multiprocessor take: the translations that they need are not there.
   double first_access(SmClock& sm) const;
@@ -182,6 +200,10 @@ class Clock {
   double miss_of(std::uint64_t address, double bytes);
   /// Looks, once, whether loads that the assembler would make one of are aligned.
   void join_loads(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);
+  /// Of an unrolled loop: no instruction in this turn.
+  bool is_folded(const WarpClock& warp, const Instruction& in, const InstructionCost& cost) const;
+  /// Looks whether a load's words lie side by side in following turns.
+  void follow_words(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);
   double wavefronts(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active);
   void touch_memory(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active, double time,
                     double& ready, Cause& cause);
@@ -214,6 +236,7 @@ class Clock {
   std::unordered_map<const Instruction*, double> intervals_;
   std::map<int, Role> roles_;  ///< by warp of the CTA
   double time_ = 0, last_ = 0;
+  std::uint64_t latencies_ = 0;  ///< that had a tail
   bool in_operation_ = false;
   bool is_multicast_ = false;       ///< copies for several CTAs have been seen
   Cause completed_ = Cause::other;  ///< what the operation that completes now is

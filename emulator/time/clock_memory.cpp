@@ -1,6 +1,7 @@
 // What a warp's accesses to memory take: wavefronts of shared memory, the way to the L2 and beyond.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "emulator/memory/access.h"
@@ -21,9 +22,17 @@ double Clock::wavefronts(WarpClock& warp, const Instruction& in, InstructionCost
   if (cost.looked_at >= 4 && cost.looked_at++ % 64 != 0) return cost.mean_wavefronts;
   const bool is_matrix = access.matrices > 0;
   const Mask used = is_matrix && access.matrices < 4 ? active & ((Mask{1} << (8 * access.matrices)) - 1) : active;
-  // Half a warp at a time where a lane loads 8 or 16 bytes; a quarter where it stores 16, and a matrix.
-  const bool is_wide_load = access.bytes == 16 && access.reads && !is_matrix;
-  const int lanes_at_once = access.bytes <= 4 ? 32 : access.bytes == 8 || is_wide_load ? 16 : 8;
+  // Half a warp at a time where a lane has 8 bytes, a quarter where it has 16, and a matrix; twice as many where all
+  // lanes load the same as the one beside them, or the one after that (units.cu).
+  int lanes_at_once = access.bytes <= 4 ? 32 : access.bytes == 8 ? 16 : 8;
+  const auto are_pairs = [&](int apart) {
+    for (int lane = 0; lane < kLanes; ++lane)
+      if ((used >> lane & 1) != 0 && (used >> (lane ^ apart) & 1) != 0 &&
+          lane_address(*warp.warp, *access.address, lane) != lane_address(*warp.warp, *access.address, lane ^ apart))
+        return false;
+    return true;
+  };
+  if (lanes_at_once < kLanes && access.reads && !is_matrix && (are_pairs(1) || are_pairs(2))) lanes_at_once *= 2;
   double sum = 0;
   std::array<std::uint64_t, kLanes * 4> words{};
   (void)in;
@@ -61,6 +70,31 @@ void Clock::join_loads(WarpClock& warp, const Instruction& in, InstructionCost& 
   else
     cost.below = 0;
   cost.joined_bytes = 0;
+}
+
+bool Clock::is_folded(const WarpClock& warp, const Instruction& in, const InstructionCost& cost) const {
+  if (cost.loop == kAlone) return false;
+  const std::uint8_t turn = warp.turns[cost.loop];
+  return cost.is_step ? turn + 1 != kUnrolled : turn != 0 && cost.goes_by_words && warp.words.contains(&in);
+}
+
+void Clock::follow_words(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active) {
+  constexpr std::uint32_t kWord = 4, kAll = kWord * kUnrolled;
+  if (cost.kind != CostKind::shared || !cost.access.reads || cost.access.matrices > 0 || in.guard != kNoGuard ||
+      cost.access.address == nullptr || (cost.access.bytes != kWord && !cost.goes_by_words))
+    return;
+  warp.words.erase(&in);
+  const std::uint64_t at = lane_address(*warp.warp, *cost.access.address, std::countr_zero(active));
+  const bool is_first = warp.turns[cost.loop] == 0;
+  if (!is_first && cost.seen_by == &warp && at == cost.seen_at + kWord) cost.goes_by_words = true;
+  cost.seen_by = &warp, cost.seen_at = at;
+  bool is_even = cost.goes_by_words && is_first;
+  for (int lane = 0; lane < kLanes && is_even; ++lane)
+    if ((active >> lane & 1) != 0) is_even = lane_address(*warp.warp, *cost.access.address, lane) % kAll == 0;
+  const std::uint32_t bytes = is_even ? kAll : kWord;
+  if (bytes != cost.access.bytes) cost.looked_at = 0;  // other wavefronts
+  cost.access.bytes = bytes;
+  if (is_even) warp.words.emplace(&in, 0);
 }
 
 void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost& cost, Mask active, double time,
@@ -239,6 +273,12 @@ double Clock::first_access(SmClock& sm) const {
   return std::max(0.0, sm.translated - time_);
 }
 
+double Clock::with_tail(double latency, double tail) {
+  constexpr double kGolden = 0.6180339887;
+  const double u = std::fmod(static_cast<double>(++latencies_) * kGolden, 1.0);
+  return latency - tail - tail * std::log(1 - u);
+}
+
 // A read by a multiprocessor: when its bytes are there. The way to the L2 and its parts of the shared rates are queues;
 // a request that misses waits for the memory as well. Which of them miss is by turns, in the grid's proportion, the
 // first one first.
@@ -254,7 +294,9 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   sm.path_busy += took;
   if (!std::exchange(sm.has_read, true)) sm.miss_left = 1 - miss;
   sm.miss_left += miss;
-  double over = start + took + (is_copy ? gpu_.tma_latency_l2 : gpu_.l2_latency);
+  const bool waits = !is_copy && surroundings_.on_their_way.contains(allocation_of(address));
+  double over = start + took + (is_copy ? gpu_.tma_latency_l2 : with_tail(gpu_.l2_latency, gpu_.l2_tail));
+  if (waits) over = std::max(over, start + with_tail(gpu_.hbm_latency, gpu_.hbm_tail));
   if (sm.miss_left >= 1 - 1e-9) {
     sm.miss_left -= 1;
     const double hbm = bytes * surroundings_.hbm_factor * gpu_.clock_mhz * surroundings_.clock_part *
@@ -263,7 +305,8 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
     sm.hbm = hbm_start + hbm;
     sm.hbm_busy += hbm;
     hbm_total += bytes;
-    over = std::max(over, hbm_start + hbm + (is_copy ? gpu_.tma_latency_hbm : gpu_.hbm_latency));
+    over =
+        std::max(over, hbm_start + hbm + (is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail)));
   }
   return over;
 }

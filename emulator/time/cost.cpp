@@ -64,6 +64,15 @@ double halves_that_work(const Instruction& in) {
   return std::max(halves, 0.0);
 }
 
+// What the assembler makes a sequence of instructions of; of 64 bits a function with about four of 32.
+std::string sequence_of(std::string_view first, std::string_view opcode, double& repeat) {
+  if (has_word(opcode, "f64")) return {};
+  if (is_float(opcode)) return has_word(opcode, "rn") ? std::string(first) + "_rn" : std::string();
+  if (is_64_bit(opcode)) repeat = 4;
+  const bool is_signed = has_word(opcode, "s32") || has_word(opcode, "s64");
+  return is_signed ? "div_s32" : first == "rem" ? "rem_u32" : "div_u32";
+}
+
 std::string arithmetic_class(const Instruction& in, std::string_view first, std::string_view opcode, double& repeat) {
   if (has_word(opcode, "f64")) return "fp64";
   const bool is_half = is_packed_half(opcode);
@@ -135,9 +144,10 @@ std::string class_name(const Instruction& in, double& repeat, CostKind& kind) {
   if (first == "mbarrier") return opcode.find("wait") != std::string_view::npos ? "mbarrier_wait" : "mbarrier_arrive";
   if (is_any(first, {"bar", "barrier", "fence", "membar", "setmaxnreg", "griddepcontrol", "tcgen05", "elect"}))
     return first == "elect" ? "vote" : first == "fence" || first == "membar" ? "fence" : "sync";
+  if (is_any(first, {"rcp", "sqrt", "div", "rem"}))
+    if (std::string name = sequence_of(first, opcode, repeat); !name.empty()) return name;
   if (is_any(first, {"ex2", "rcp", "rsqrt", "lg2", "sin", "cos", "tanh", "sqrt", "div"})) {
-    const bool is_rounded = (first == "rcp" || first == "sqrt") && has_word(opcode, "rn");
-    if (first == "div" || is_rounded) repeat = 2;
+    if (first == "div") repeat = 2;
     return first == "ex2" ? "exponent" : "special";
   }
   if (first == "cvt") {
@@ -162,6 +172,7 @@ std::string class_name(const Instruction& in, double& repeat, CostKind& kind) {
     kind = CostKind::mma;
     return "mma";
   }
+  if (first == "movmatrix") return "movmatrix";
   if (is_any(first, {"prmt", "bfe", "bfi", "bfm"})) return "permute";
   if (is_any(first,
              {"prefetch", "discard", "applypriority", "createpolicy", "nanosleep", "isspacep", "mapa", "getctarank"}))
@@ -221,15 +232,22 @@ void describe_mma(const Instruction& in, const GpuTime& gpu, InstructionCost& co
   cost.time.latency = found->second.latency;
 }
 
-// The assembler gives a few instructions behind a branch forward a predicate, and the branch goes: no block ends there.
-// How many it takes is not documented; these are what a bounds check around one load and its use has.
-bool becomes_predicate(const Entry& entry, std::size_t pc) {
-  constexpr std::size_t kMost = 8;
+// Where a branch goes; past the end: what is none.
+std::size_t target_of(const Entry& entry, std::size_t pc, bool is_guarded) {
+  const std::size_t none = entry.code.size();
+  if (pc >= none) return none;
   const Instruction& branch = entry.code[pc];
-  if (!branch.opcode.starts_with("bra") || branch.guard == kNoGuard || branch.num_operands == 0) return false;
-  const auto target = static_cast<std::size_t>(branch.op[0].value);
-  if (branch.op[0].kind != Operand::Kind::label || target <= pc || target - pc - 1 > kMost) return false;
-  for (std::size_t i = pc + 1; i < target; ++i) {
+  if (!branch.opcode.starts_with("bra") || (branch.guard != kNoGuard) != is_guarded) return none;
+  if (branch.num_operands == 0 || branch.op[0].kind != Operand::Kind::label) return none;
+  return static_cast<std::size_t>(branch.op[0].value);
+}
+
+// Instructions that may have a predicate each. How many the assembler takes is not documented; these are what a bounds
+// check around one load and its use has.
+bool are_few_and_plain(const Entry& entry, std::size_t begin, std::size_t end) {
+  constexpr std::size_t kMost = 8;
+  if (end < begin || end - begin > kMost) return false;
+  for (std::size_t i = begin; i < end; ++i) {
     double repeat = 1;
     CostKind kind{};
     const std::string name = class_name(entry.code[i], repeat, kind);
@@ -243,10 +261,28 @@ bool becomes_predicate(const Entry& entry, std::size_t pc) {
   return true;
 }
 
+// The assembler gives a few instructions behind a branch forward a predicate, and the branch goes: no block ends there.
+// So it does with both sides of an `if` with an `else`, which are
+//   @p bra YES; bra NO;  YES: ...; bra END;  NO: ...;  END:
 // Until its value is used a load behind such a branch holds a predicate register.
-void mark_guarded_loads(const Entry& entry, std::size_t pc, std::vector<InstructionCost>& costs) {
-  for (std::size_t i = pc + 1; i < static_cast<std::size_t>(entry.code[pc].op[0].value); ++i)
-    costs[i].is_guarded = entry.code[i].opcode.starts_with("ld.");
+void make_predicates(const Entry& entry, std::size_t pc, std::vector<InstructionCost>& costs) {
+  const std::size_t yes = target_of(entry, pc, true);
+  if (yes <= pc || yes >= entry.code.size()) return;
+  const std::size_t no = target_of(entry, pc + 1, false);
+  const std::size_t end = yes == pc + 2 && no > yes ? target_of(entry, no - 1, false) : entry.code.size();
+  std::size_t last = yes;
+  if (no <= entry.code.size() && end >= no && end < entry.code.size()) {
+    if (!are_few_and_plain(entry, yes, no - 1) || !are_few_and_plain(entry, no, end)) return;
+    last = end;
+  } else if (!are_few_and_plain(entry, pc + 1, yes)) {
+    return;
+  }
+  for (std::size_t i = pc; i < last; ++i) {
+    const std::string_view opcode = entry.code[i].opcode;
+    if (opcode.starts_with("bra")) costs[i].kind = CostKind::free, costs[i].ends_block = false;
+    // With an `else` it is there until both sides have used it, and its address is added with a carry in another.
+    costs[i].guards = !opcode.starts_with("ld.") ? 0 : last == yes ? 1 : 2;
+  }
 }
 
 // Loads that other threads' writes do not concern: weak ones without a cache operator that goes past the L1.
@@ -382,6 +418,7 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     const Instruction& in = entry.code[pc];
     InstructionCost& cost = costs.by_pc[pc];
     cost.time = gpu.class_of(class_name(in, cost.repeat, cost.kind));
+    cost.repeat *= cost.time.slots;
     if (cost.kind == CostKind::mma) describe_mma(in, gpu, cost);
     cost.access = classify_access(in);
     cost.uses_l1 = cost.kind == CostKind::global && stays_in_l1(in.opcode);
@@ -398,11 +435,6 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     for (const char* word : {"mbarrier", "fence", "membar", "barrier", "bar", "cp", "atom", "red", "wgmma", "tcgen05"})
       cost.needs_stores = cost.needs_stores || in.opcode.starts_with(word);
     cost.ends_block = cost.time.pipe == Pipe::branch || in.opcode.starts_with("bar") || in.opcode.starts_with("vote");
-    if (becomes_predicate(entry, pc)) {
-      cost.kind = CostKind::free;
-      cost.ends_block = false;
-      mark_guarded_loads(entry, pc, costs.by_pc);
-    }
     cost.first = static_cast<std::uint32_t>(costs.places.size());
     const bool is_wgmma = cost.kind == CostKind::wgmma;
     if (in.guard != kNoGuard) numbering.add(in.guard);
@@ -412,7 +444,10 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     for (int i = 0; i < in.num_operands && !is_wgmma; ++i) numbering.add(in.op[i], true);
     cost.destinations = static_cast<std::uint32_t>(costs.places.size()) - cost.first - cost.sources;
   }
+  for (std::size_t pc = 0; pc < entry.code.size(); ++pc) make_predicates(entry, pc, costs.by_pc);
   JoinedLoads(entry, costs.by_pc).find();
+  fold_addresses(entry, costs);
+  find_loops(entry, costs);
   return costs;
 }
 

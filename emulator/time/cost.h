@@ -33,6 +33,7 @@ enum class CostKind : std::uint8_t {
 };
 
 inline constexpr std::uint32_t kAlone = 0xFFFFFFFF;  ///< a load that no other joins
+inline constexpr std::uint8_t kUnrolled = 4;         ///< turns of a loop that are one to the machine
 
 struct InstructionCost {
   ClassTime time;
@@ -42,13 +43,20 @@ struct InstructionCost {
   bool is_late_store = false;  ///< of shared memory
   bool needs_stores = false;   ///< tells others, or reads, what was stored before
   bool uses_l1 = false;        ///< a load whose bytes the L1 may answer
-  bool is_guarded = false;     ///< a load behind a branch that the assembler makes a predicate of
+  std::uint8_t guards = 0;     ///< predicate registers of a load behind a branch that the assembler makes some of
   double repeat = 1;           ///< machine instructions of its class
   std::uint32_t first = 0, sources = 0, destinations = 0;  ///< in EntryCosts::places: sources, then destinations
   AccessClass access{};
   /// Loads of four bytes of shared memory that lie side by side are one to the assembler, where it can be aligned: the
   /// pc of the one that comes first in the PTX; of that one, the bytes of all and how many of them are below its own.
   std::uint32_t joins = kAlone, joined_bytes = 0, below = 0;
+  /// Of a loop that the assembler unrolls, by its number; of its counters' steps, its comparison and its branch one in
+  /// kUnrolled is an instruction.
+  std::uint32_t loop = kAlone;
+  bool is_step = false, is_back_edge = false;
+  bool goes_by_words = false;  ///< its words lie side by side in following turns of the loop: one load of 16 bytes
+  const void* seen_by = nullptr;
+  std::uint64_t seen_at = 0;   ///< by that warp, in the last turn
   double mean_wavefronts = 0;  ///< of a shared access, as far as they were looked at
   std::uint32_t looked_at = 0;
 };
@@ -56,13 +64,19 @@ struct InstructionCost {
 struct EntryCosts {
   std::vector<InstructionCost> by_pc;
   std::vector<std::uint32_t> places;  ///< dense numbers of registers
-  std::uint32_t num_places = 0;
+  std::uint32_t num_places = 0, num_loops = 0;
 
   /// The loads that join this one are part of it from now on: they can be aligned.
   void join(std::size_t pc);
 };
 
 EntryCosts costs_of(const Entry& entry, const GpuTime& gpu);
+
+/// Sums of a register and a constant that are addresses alone are no instructions (loops.cpp).
+void fold_addresses(const Entry& entry, EntryCosts& costs);
+
+/// Loops of few instructions that count by a constant, which the assembler unrolls (loops.cpp).
+void find_loops(const Entry& entry, EntryCosts& costs);
 
 /// The class of the description that an instruction belongs to, and how many machine instructions it is.
 std::string class_name(const Instruction& in, double& repeat, CostKind& kind);

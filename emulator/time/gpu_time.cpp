@@ -75,6 +75,7 @@ void read_classes(const Reader& reader, GpuTime& gpu) {
     time.pipe = static_cast<Pipe>(found - std::begin(kPipeNames));
     time.interval = reader.number(reader.object(json, path + ".", "interval"), path + ".interval");
     time.latency = reader.number(reader.object(json, path + ".", "latency"), path + ".latency");
+    if (json.contains("slots")) time.slots = reader.number(json.at("slots"), path + ".slots");
     gpu.classes[name] = time;
   }
   if (!gpu.classes.contains("other")) reader.refuse("classes.other is missing");
@@ -242,6 +243,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.tma_store_latency = reader.leaf("tma", "store_latency");
   gpu.l2_bytes = reader.leaf("l2", "bytes");
   gpu.l2_latency = reader.leaf("l2", "latency");
+  if (json.at("l2").contains("tail")) gpu.l2_tail = reader.leaf("l2", "tail");
   gpu.l2_bytes_per_clock_sm = reader.leaf("l2", "bytes_per_clock_of_one_sm");
   gpu.l2_bytes_per_clock = reader.leaf("l2", "bytes_per_clock");
   if (json.at("l2").contains("by_sharers"))
@@ -253,6 +255,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   if (json.at("l2").contains("multicast_bytes_per_clock"))
     gpu.multicast_bytes_per_clock = reader.leaf("l2", "multicast_bytes_per_clock");
   gpu.hbm_latency = reader.leaf("hbm", "latency");
+  if (json.at("hbm").contains("tail")) gpu.hbm_tail = reader.leaf("hbm", "tail");
   gpu.hbm_bytes_per_us = gpu.hbm_mixed_bytes_per_us = reader.leaf("hbm", "terabytes_per_second") * 1e6;
   if (json.at("hbm").contains("mixed_terabytes_per_second"))
     gpu.hbm_mixed_bytes_per_us = reader.leaf("hbm", "mixed_terabytes_per_second") * 1e6;

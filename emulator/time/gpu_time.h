@@ -24,6 +24,7 @@ struct ClassTime {
   Pipe pipe = Pipe::none;
   double interval = 0;  ///< cycles of its sub-core's pipe
   double latency = 0;   ///< cycles until its result can be used
+  double slots = 1;     ///< machine instructions that the assembler makes of it, each of which takes the interval
 };
 
 /// Cycles from one wgmma to the next by N, for one type and place of A: measured points, straight lines between them.
@@ -105,7 +106,8 @@ struct GpuTime {
   double tma_store_bytes_per_clock = 0;
   double tma_store_read_latency = 0, tma_store_latency = 0;
 
-  double l2_latency = 0, hbm_latency = 0;  ///< of ld.global
+  double l2_latency = 0, hbm_latency = 0;  ///< of ld.global, in the mean
+  double l2_tail = 0, hbm_tail = 0;        ///< of them: what varies, taken as exponential
   double l2_bytes_per_clock_sm = 0, l2_bytes_per_clock = 0;
   /// That a multiprocessor's shared memory gets at most; of copies for several CTAs.
   double port_bytes_per_clock = 0, multicast_bytes_per_clock = 0;

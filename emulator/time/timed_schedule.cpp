@@ -179,10 +179,11 @@ Scheduler::Result Scheduler::execute_timed(Warp& warp) {
   }
   switch (step) {
     case Step::next:
+      clock.passed(timed, in);
       ++warp.pc;
       break;
     case Step::jumped:
-      clock.jumped(timed);
+      clock.jumped(timed, in);
       break;
     case Step::yielded:
       ++warp.pc;

@@ -123,14 +123,62 @@ TEST_CASE("time: loads of global memory go before stores of shared memory, not b
 
 TEST_CASE("time: a taken branch leaves its warp without an instruction for a while") {
   const auto loop = [](int rounds) {
-    return cycles(fmt::format("mov.u32 r4, 0;\nLOOP:\n{}add.u32 r4, r4, 1;\nsetp.lt.u32 p, r4, {};\n@p bra LOOP;\n",
-                              repeated("fma.rn.f32 f1, f0, f0, f0;\n", 16), rounds));
+    return cycles(fmt::format(
+        "mov.u32 r4, 0;\nmov.u32 r7, 1;\nLOOP:\n{}add.u32 r4, r4, r7;\nsetp.lt.u32 p, r4, {};\n@p bra LOOP;\n",
+        repeated("fma.rn.f32 f1, f0, f0, f0;\n", 16), rounds));
   };
   const double each = (loop(60) - loop(20)) / 40;
   const double bubble = h200().class_of("branch").latency;
   REQUIRE(bubble > 5);
   CHECK(each > 16 * h200().class_of("fma32").interval + bubble);
   CHECK(each < 16 * h200().class_of("fma32").interval + bubble + 10);
+}
+
+TEST_CASE("time: both sides of an if with an else are predicates, of which there are seven") {
+  // Loads whose other side stores a zero: three at a time are under way, where a branch would let one.
+  const auto kernel = [](int count) {
+    std::string body = "cvt.u64.u32 d1, r2;\nadd.u64 d1, d0, d1;\nmov.u32 r6, 0;\n";
+    for (int i = 0; i < count; ++i)
+      body += fmt::format(
+          "setp.lt.u32 p, r0, 1024;\n@p bra YES{0};\nbra.uni NO{0};\nYES{0}:\nld.global.cg.u32 r5, [d1];\n"
+          "st.shared.u32 [r3], r5;\nbra.uni END{0};\nNO{0}:\nst.shared.u32 [r3], r6;\nEND{0}:\n",
+          i);
+    return cycles(body + "bar.sync 0;\n");
+  };
+  const double more = (kernel(12) - kernel(6)) / h200().hbm_latency;
+  CHECK(more > 1.5);
+  CHECK(more < 3);
+}
+
+TEST_CASE("time: a loop that counts by a constant is unrolled, its words are one load") {
+  const auto loop = [](const char* step, const char* work) {
+    const auto rounds = [&](int count) {
+      return cycles(fmt::format("mov.u32 r4, 0;\nmov.u32 r7, 1;\nshl.b32 r8, r0, 9;\nadd.u32 r8, r1, r8;\nLOOP:\n{}"
+                                "add.u32 r4, r4, {};\nsetp.lt.u32 p, r4, {};\n@p bra LOOP;\n",
+                                work, step, count),
+                    32);
+    };
+    return (rounds(64) - rounds(32)) / 32;
+  };
+  const std::string work = repeated("fma.rn.f32 f1, f0, f0, f0;\n", 8);
+  const double bubble = h200().class_of("branch").latency;
+  const double known = loop("1", work.c_str()), unknown = loop("r7", work.c_str());
+  CHECK(unknown - known > 0.7 * bubble);
+  CHECK(unknown - known < bubble + 5);
+  const std::string large = repeated("fma.rn.f32 f1, f0, f0, f0;\n", 80);
+  CHECK(loop("1", large.c_str()) == doctest::Approx(loop("r7", large.c_str())).epsilon(0.02));
+  // A word of each turn, all lanes in one bank: as 16 bytes of four turns a quarter of the wavefronts.
+  const std::string word = "st.shared.u32 [r8], r5;\nld.shared.u32 r5, [r8];\n";
+  const double in_a_row = loop("1", (word + "add.u32 r8, r8, 4;\n").c_str());
+  const double apart = loop("1", (word + "add.u32 r8, r8, 8;\n").c_str());
+  CHECK(apart - in_a_row > 0.6 * 32);
+}
+
+TEST_CASE("time: a remainder is a sequence of instructions") {
+  const ClassTime& rem = h200().class_of("rem_u32");
+  REQUIRE(rem.slots > 4);
+  CHECK(each("rem.u32 r4, r5, r6;\n", 512, "mov.u32 r5, 7;\nmov.u32 r6, 3;\n") ==
+        doctest::Approx(4 * rem.slots * rem.interval).epsilon(0.1));
 }
 
 TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate") {
