@@ -4,6 +4,7 @@
 candidates.py draw TESSERA SEED COUNT > LIST.jsonl          problems drawn by a seed, pins of their kernels
 candidates.py predict TESSERA GPU LIST.jsonl OUT.jsonl      what the model says (goes on where OUT.jsonl ends)
 candidates.py judge OUT.jsonl TIMES.jsonl                   both, held against each other
+candidates.py noise TIMES.jsonl                             the order of one round of timings against that of another
 
 TIMES.jsonl is what bench_candidates printed of LIST.jsonl on that GPU, and can stand for the list. A line of LIST.jsonl is a problem:
 {"problem": "gemm --m 512 ...", "pins": ["", "--tile-m 128 ...", ...]}; no pins are the planner's choice."""
@@ -246,6 +247,21 @@ def judge(args: argparse.Namespace) -> None:
         print(f"the planner's choice without a clock is {100 * (statistics.geometric_mean(planned) - 1):.1f} % behind the best of them")
 
 
+def noise(args: argparse.Namespace) -> None:
+    """No prediction can agree with the times better than these agree with each other."""
+    by_kind: dict = {}
+    for text in open(args.times):
+        one = json.loads(text)
+        runs = [run["rounds"] for run in one["runs"] if len(run.get("rounds", [])) > 1]
+        if len(runs) > 2:
+            rounds = list(zip(*runs))
+            of = [correlation(a, b) for i, a in enumerate(rounds) for b in rounds[i + 1:]]
+            by_kind.setdefault(kind_of(one["problem"]), []).append(statistics.mean(of))
+    print("| problems of | problems | rank correlation of two rounds |\n|---|---|---|")
+    for kind, values in [*by_kind.items(), ("**all**", [value for of in by_kind.values() for value in of])]:
+        print(f"| {kind} | {len(values)} | {statistics.mean(values):.2f} |")
+
+
 def kind_of(problem: str) -> str:
     if problem.startswith("fmha"):
         return "attention, decode" if "--seqlen-q 1 " in problem else "attention"
@@ -272,6 +288,9 @@ def main() -> None:
     one.add_argument("times")
     one.add_argument("--verbose", action="store_true")
     one.set_defaults(do=judge)
+    one = commands.add_parser("noise")
+    one.add_argument("times")
+    one.set_defaults(do=noise)
     args = parser.parse_args()
     args.do(args)
 

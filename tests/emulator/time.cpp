@@ -181,6 +181,62 @@ TEST_CASE("time: a remainder is a sequence of instructions") {
         doctest::Approx(4 * rem.slots * rem.interval).epsilon(0.1));
 }
 
+TEST_CASE("time: wide loads take half of the wavefronts where each lane loads what one beside it does") {
+  const auto waves = [](const char* address, const char* load) {
+    constexpr std::uint32_t warps = 16;
+    return each(load, 32 * warps,
+                fmt::format("and.b32 r4, r0, 31;\nshl.b32 r9, r4, 4;\nadd.u32 r9, r1, r9;\nmov.b32 r5, 0;\n"
+                            "st.shared.v4.b32 [r9], {{r5, r5, r5, r5}};\nbar.sync 0;\n{}shl.b32 r4, r4, 4;\n"
+                            "add.u32 r9, r1, r4;\n",
+                            address)) /
+           warps;
+  };
+  const char* const of_16 = "ld.shared.v4.b32 {r10, r11, r12, r13}, [r9];\n";
+  const char* const of_8 = "ld.shared.v2.b32 {r10, r11}, [r9];\n";
+  CHECK(waves("and.b32 r4, r4, 3;\n", of_16) == doctest::Approx(4).epsilon(0.05));
+  CHECK(waves("and.b32 r4, r4, 1;\n", of_16) == doctest::Approx(2).epsilon(0.05));
+  CHECK(waves("shr.u32 r4, r4, 2;\n", of_16) == doctest::Approx(2).epsilon(0.05));
+  CHECK(waves("and.b32 r4, r4, 3;\n", of_8) == doctest::Approx(2).epsilon(0.05));
+  CHECK(waves("shr.u32 r4, r4, 2;\n", of_8) == doctest::Approx(1).epsilon(0.05));
+}
+
+TEST_CASE("time: many warps wait for the latest of their loads") {
+  const auto load = [](std::uint32_t threads) {
+    return cycles(
+        "cvt.u64.u32 d1, r2;\nadd.u64 d1, d0, d1;\nld.global.cg.u32 r5, [d1];\nst.shared.u32 [r3], r5;\nbar.sync 0;\n",
+        threads);
+  };
+  CHECK(load(1024) > load(32) + 2 * h200().hbm_tail);
+}
+
+TEST_CASE("time: what neighbours have asked for is on its way, and comes again where the L2 does not hold it") {
+  // Each eighth of the buffer is read by every eighth CTA, 16 KiB a step, two CTAs a multiprocessor, four rounds of
+  // them.
+  const auto time_of_reads = [](std::size_t bytes, std::uint32_t ctas) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    options.skips_values = true;
+    EmulatedDevice device(options);
+    std::vector<std::uint32_t> values(bytes / 4);
+    const std::string body =
+        "mov.u32 r4, %ctaid.x;\nand.b32 r4, r4, 7;\nmul.lo.u32 r4, r4, {0};\nshl.b32 r5, r0, 4;\nadd.u32 r4, r4, r5;\n"
+        "cvt.u64.u32 d1, r4;\nadd.u64 d1, d0, d1;\nmov.u32 r4, 0;\nmov.u32 r7, 16384;\nLOOP:\n"
+        "ld.global.cg.v4.u32 {{r10, r11, r12, r13}}, [d1];\nadd.u32 r14, r10, r11;\nst.shared.u32 [r3], r14;\nbar.sync "
+        "0;\n"
+        "add.u64 d1, d1, 16384;\nadd.u32 r4, r4, r7;\nsetp.lt.u32 p, r4, {0};\n@p bra LOOP;\n";
+    const auto findings =
+        tessera::testing::run_test_entry(device, entry(fmt::format(fmt::runtime(body), bytes / 8)), values, 1024, ctas);
+    REQUIRE(findings.empty());
+    return device.take_times().at(0);
+  };
+  constexpr std::size_t kStays = 2 << 20, kDoesNot = 40 << 20;
+  const LaunchTime once = time_of_reads(kStays, 132), stays = time_of_reads(kStays, 4 * 264);
+  CHECK(once.cycles > kStays / 8 / 16384 * h200().hbm_latency);  // all wait for the memory in each step
+  CHECK(stays.hbm_bytes == doctest::Approx(kStays).epsilon(0.5));
+  CHECK(time_of_reads(kDoesNot, 4 * 264).hbm_bytes > 3.5 * kDoesNot);
+}
+
 TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate") {
   const auto cycles_of = [](int products, int count) {
     std::string body = "setp.ge.u32 q, r0, 128;\n@q bra WORK;\nmov.b64 d2, 0x4000004000010000;\n.reg .f32 c<4>;\n";
