@@ -7,6 +7,7 @@ from serving_bars import Case, Verdict, fastest, judge, number, rows_of, table  
 FEW_ROWS = 128  # up to here memory, and 8 us of start and end, are the limit
 WIDE, LARGEST = (7168, 16384), (4096, 7168, 16384)  # (n, k); (m, n, k)
 WEIGHTS_NK = ("10240x8192,8192x8192,57344x8192,8192x28672", "7168x16384,36864x7168,7168x18432,201088x2880")
+WEIGHTS_MASKED = "8x1,8x8,8x16,8x32,8x64,32x8,32x16,32x32,32x64"  # groups x rows
 SEEDS = (20261128, 20261129)  # of products that are drawn
 NEAREST = 24  # candidates that are timed; the best of 29 drawn products was among the 20 that the model has first
 TYPES = "bf16,f16,e4m3,e4m3-promoted"  # of those whose candidates are all timed
@@ -25,6 +26,7 @@ def cases(shim, has_deep_gemm):
     found += [Case(f"weights-few-{i}", "weights_4_bit.py", (*ours, "--nk", nk, "--m", "1,16,32,64"), 40) for i, nk in enumerate(WEIGHTS_NK)]
     found += [Case("weights-all", "weights_4_bit.py",
                    (*ours, "--format", "mxfp4,nvfp4,int4,int4z", "--nk", "8192x8192,7168x16384", "--m", "1,16,64,4096"), 50)]
+    found += [Case("groups-of-weights", "grouped_weights.py", (*ours, "--nk", "5760x2880,4096x7168", "--masked", WEIGHTS_MASKED), 40)]
     found += [Case(f"drawn-{seed}", "gemm_vs_cublas.py", drawn(seed, 42), 30) for seed in SEEDS]
     return found + [Case(f"choice-{seed}", "gemm_vs_cublas.py", (*drawn(seed, 16), "--types", TYPES, "--best", "--nearest", str(NEAREST)), 60)
                     for seed in SEEDS]
@@ -80,12 +82,15 @@ def weight_bars(logs):
     rows = [(shape(row["m x n x k"])[0], row) for row in all_rows(logs, "weights-", place)]
     at = lambda row: f"{row['m x n x k']} {row['format']}"
     column = lambda name, keep: [(number(row[name]), at(row)) for m, row in rows if keep(m)]
+    place = "groups x rows x n x k"
+    masked = [(number(row["of the read"]), f"{row[place]} {row['format']}") for row in all_rows(logs, "groups-of-weights", (place, "format"))]
     lesser = [(max(number(row["of the read"]) or 0, number(row["of the 16-bit rate"]) or 0), at(row)) for m, row in rows if m == 64]
     return [
         judge("4-bit weights, up to 32 rows: of a plain read at least 0.75", column("of the read", lambda m: m <= 32), 0.75),
         judge("the same: at least 0.85", column("of the read", lambda m: m <= 32), 0.85, is_goal=True),
         judge("4-bit weights, 64 rows: 0.80 of the read's or of the 16-bit product's rate, whichever is less", lesser, 0.80),
         judge("4-bit weights, 4,096 rows: 0.85 of the 16-bit product's rate", column("of the 16-bit rate", lambda m: m >= 4096), 0.85),
+        judge("masked groups of 4-bit weights, up to 64 rows: of a plain read at least 0.80", masked, 0.80),
     ]
 
 

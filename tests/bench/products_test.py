@@ -20,6 +20,9 @@ GROUPS = """| groups x rows x n x k | tessera us | TFLOP/s | of the read's speed
 WEIGHTS = """| m x n x k | format | tessera us | TFLOP/s | read us | of the read | 16-bit us | of the 16-bit rate | of the limit | kernel |
 |---|---|---|---|---|---|---|---|---|---|
 """
+MASKED_WEIGHTS = """| groups x rows x n x k | format | tessera us | read us | of the read | kernel |
+|---|---|---|---|---|---|
+"""
 DRAWN = """| set | types | M | N | K | tessera us | cuBLAS us | tessera TFLOP/s | cuBLAS TFLOP/s | ratio | kernel |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
@@ -59,10 +62,17 @@ class Bars(unittest.TestCase):
         found = list(self.found({"weights-few-0": WEIGHTS + rows}).items())[8:12]
         self.assertEqual([status for _, status in found], ["met", "missed", "met", "missed"])
 
+    def test_masked_groups_of_weights_meet_the_bound_by_their_fastest_kernel(self):
+        bar = "masked groups of 4-bit weights, up to 64 rows: of a plain read at least 0.80"
+        rows = "| 8 x 1 x 5760 x 2880 | mxfp4 | 22.0 | 17.7 | 0.805 | a |\n| 8 x 1 x 5760 x 2880 | mxfp4 | 24.0 | 17.7 | 0.738 | b |\n"
+        self.assertEqual(self.found({"groups-of-weights": MASKED_WEIGHTS + rows})[bar], "met")
+        rows += "| 8 x 32 x 5760 x 2880 | mxfp4 | 26.0 | 17.7 | 0.681 | a |\n"
+        self.assertEqual(self.found({"groups-of-weights": MASKED_WEIGHTS + rows})[bar], "missed")
+
     def test_drawn_products_and_the_choice(self):
         drawn = "| layers | bf16 | 384 | 6144 | 4096 | 30.0 | 29.0 | 1 | 1 | 0.967 | k |\n| layers | bf16 | 8 | 6144 | 4096 | 20.0 | 24.0 | 1 | 1 | 1.200 | k |\n"
         chosen = "| bf16 | 8 | 6144 | 4096 | a | 20.0 | b | 19.8 | 1.010 | 24.0 | 1.2 | 1.21 |\n| e4m3 fast | 9 | 6144 | 4096 | a | 24.0 | b | 20.0 | 1.200 | 24.0 | 1.0 | 1.2 |\n"
-        found = list(self.found({"drawn-1": DRAWN + drawn, "choice-1": CHOICE + chosen}).values())[12:]
+        found = list(self.found({"drawn-1": DRAWN + drawn, "choice-1": CHOICE + chosen}).values())[13:]
         self.assertEqual(found, ["missed", "met", "missed", "missed"])
 
 
@@ -77,8 +87,8 @@ class Cases(unittest.TestCase):
                     self.assertIn(f'"{argument}"', text, case.name)
 
     def test_tables_have_the_heads_that_verdicts_read(self):
-        for script, table in (("scaled_gemm.py", BLOCKS), ("grouped_gemm.py", GROUPS), ("weights_4_bit.py", WEIGHTS), ("gemm_vs_cublas.py", DRAWN),
-                              ("gemm_vs_cublas.py", CHOICE)):
+        for script, table in (("scaled_gemm.py", BLOCKS), ("grouped_gemm.py", GROUPS), ("weights_4_bit.py", WEIGHTS), ("grouped_weights.py", MASKED_WEIGHTS),
+                              ("gemm_vs_cublas.py", DRAWN), ("gemm_vs_cublas.py", CHOICE)):
             heads = [head.strip() for head in table.splitlines()[0].strip("|").split("|")]
             text = re.sub(r"\s+", " ", (ROOT / "bench" / "peers" / script).read_text())
             forms = (", ".join(f'"{head}"' for head in heads), f"| {' | '.join(heads)} |")
