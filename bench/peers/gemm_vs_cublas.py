@@ -51,9 +51,15 @@ class Ours:
         self.library = library
         for name in ("open", "launch"):
             getattr(library, f"tessera_bench_gemm_{name}").restype = ctypes.c_char_p
+        library.tessera_bench_gemm_close.argtypes, library.tessera_bench_gemm_close.restype = [ctypes.c_void_p], None
         self.handle, name = ctypes.c_void_p(), ctypes.c_char_p()
         self.check(library.tessera_bench_gemm_open(selectors.encode(), ctypes.byref(self.handle), ctypes.byref(name)))
         self.name, self.selectors = name.value.decode(), selectors
+
+    def close(self):
+        """The kernel; what its Jit has compiled stays in the cache."""
+        self.library.tessera_bench_gemm_close(self.handle)
+        self.handle = None
 
     def check(self, error):
         if error is not None:
@@ -208,7 +214,7 @@ def compile_all(library, texts):
     def compiled(text):
         torch.cuda.set_device(0)
         torch.cuda.current_stream().synchronize()  # a context for this thread
-        Ours(library, text)
+        Ours(library, text).close()
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compiled, dict.fromkeys(texts)))
