@@ -10,8 +10,6 @@ namespace {
 
 using namespace gemm_run;
 
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
 Fields tile(const char* m, const char* n, const Fields& others = {}) {
   return with_pins({{"c", "matrix"}, {"tile_m", m}, {"tile_n", n}},
                    {{"cluster_m", "1"},
@@ -21,12 +19,6 @@ Fields tile(const char* m, const char* n, const Fields& others = {}) {
                     {"swap_ab", "off"},
                     {"kernel_schedule", "cooperative"}},
                    others);
-}
-
-Fields with_factors(Fields others) {
-  const Fields factors{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};
-  others.insert(others.begin(), factors.begin(), factors.end());
-  return others;
 }
 
 const Case kCases[] = {

@@ -10,18 +10,10 @@ namespace {
 
 using namespace gemm_run;
 
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
 Fields gated(const char* interleave, const char* m, const char* n, const char* stages, const Fields& others = {}) {
   return with_pins(
       {{"gate", "interleaved"}, {"interleave", interleave}, {"tile_m", m}, {"tile_n", n}, {"stages", stages}},
       {{"cluster_m", "1"}, {"cluster_n", "1"}, {"kernel_schedule", "cooperative"}}, others);
-}
-
-Fields with_factors(Fields others) {
-  const Fields factors{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};
-  others.insert(others.begin(), factors.begin(), factors.end());
-  return others;
 }
 
 Fields dual(const char* m, const char* n, const char* stages, const Fields& others = {}) {

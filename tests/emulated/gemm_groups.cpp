@@ -10,17 +10,9 @@ namespace {
 
 using namespace gemm_run;
 
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
 Fields tile(const char* grouping, const char* m, const char* n, const char* stages, const Fields& others = {}) {
   return with_pins({{"grouping", grouping}, {"tile_m", m}, {"tile_n", n}, {"stages", stages}},
                    {{"cluster_m", "1"}, {"cluster_n", "1"}, {"kernel_schedule", "cooperative"}}, others);
-}
-
-const Fields kFactors{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};
-Fields with_factors(Fields others) {
-  others.insert(others.begin(), kFactors.begin(), kFactors.end());
-  return others;
 }
 
 const Case kCases[] = {

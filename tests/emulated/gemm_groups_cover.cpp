@@ -16,8 +16,6 @@ namespace tessera::gemm_groups_cover_test {
 namespace {
 
 using namespace gemm_run;
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
 Fields tile(const char* m, const char* n, const char* cluster_m, const char* cluster_n, const char* schedule) {
   return {
       {"tile_m", m}, {"tile_n", n}, {"cluster_m", cluster_m}, {"cluster_n", cluster_n}, {"kernel_schedule", schedule}};

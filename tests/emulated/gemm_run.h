@@ -38,9 +38,11 @@ using reference::Tensor;
 using reference::TensorView;
 using testing::find_compiler;
 
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
 struct Case {
   const char* name;
-  std::vector<std::pair<std::string, std::string>> fields;
+  Fields fields;
   std::map<std::string, std::int64_t> sizes;
   Fill fill = Fill::integer;               // of a; whole numbers are compared exactly
   bool is_in_place = false;                // c is d's memory
@@ -48,13 +50,18 @@ struct Case {
 };
 
 /// `all` with the fields of a case, and of `pins` those that the case does not give itself.
-inline std::vector<std::pair<std::string, std::string>> with_pins(
-    std::vector<std::pair<std::string, std::string>> all, const std::vector<std::pair<std::string, std::string>>& pins,
-    const std::vector<std::pair<std::string, std::string>>& others) {
+inline Fields with_pins(Fields all, const Fields& pins, const Fields& others) {
   for (const auto& pin : pins) {
     const auto is_same = [&](const auto& field) { return field.first == pin.first; };
     if (std::none_of(others.begin(), others.end(), is_same)) all.push_back(pin);
   }
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+/// Operands in e4m3 with factors of blocks, which the case may have others of.
+inline Fields with_factors(const Fields& others) {
+  Fields all{{"dtype", "e4m3"}, {"a_scale_block", "1x128"}, {"b_scale_block", "128x128"}};
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }

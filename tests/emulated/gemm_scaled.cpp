@@ -10,8 +10,6 @@ namespace {
 
 using namespace gemm_run;
 
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
 /// of a, of b, and other fields.
 Fields fields(const char* a, const char* b, const Fields& others) {
   Fields all{{"dtype", "e4m3"}, {"a_scale_block", a}, {"b_scale_block", b}};
