@@ -137,17 +137,19 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   const std::int64_t rows = is_swapped ? std::int64_t{c.tile_n} * c.cluster_n
                                        : std::int64_t{c.tile_m} * c.cluster_m;  // pins may be any number
   c.raster = p.raster.value_or(rows > 0 ? static_cast<int>(std::max<std::int64_t>(1, kGemmRasterRows / rows)) : 1);
+  // Only a Config whose extents are sane is completed: completing evaluates products of them.
+  const bool is_sane =
+      c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
   // MN-major boxes are a swizzle span wide whatever the rows. Beside three consumer warpgroups the producer has no
-  // registers for twelve boxes (it spills).
-  if (gemm::a_layout(c) == Layout::k_major && p.m >= 0 && !is_swapped)
+  // registers for twelve boxes (it spills), and those that find products of factors none for factors that come with
+  // boxes of few rows.
+  const bool has_registers = is_sane && !(gemm::joins_factors(c) && gemm::consumer_warpgroups(c) == 3);
+  if (gemm::a_layout(c) == Layout::k_major && p.m >= 0 && !is_swapped && has_registers)
     for (const int few : kFewRows) c.box_m = p.m <= few && c.tile_m / few < 12 ? few : c.box_m;
   if (is_swapped && gemm::has_scale_blocks(c) && p.m >= 0 && p.m <= kFewestRows) c.box_m = kFewestRows;
   if (!is_swapped && gemm::has_scale_blocks(c) && c.tile_m == kRowsOfOneTile && c.tile_n == kJoinedWidth && p.m >= 0 &&
       p.m <= kRowsOfOneTile && p.grouping == Grouping::none && p.gate == Gate::none)
     c.box_m = std::min(c.box_m, kFewRows[0]);
-  // Only a Config whose extents are sane is completed: completing evaluates products of them.
-  const bool is_sane =
-      c.tile_m >= 0 && c.tile_n >= 0 && c.tile_m <= 1024 && c.tile_n <= 1024 && c.split_k >= 1 && c.split_k <= 16;
   if (is_sane && is_whole(p, c)) c.box_m = kWholeBoxRows;
   c.stages = p.stages ? *p.stages : is_sane ? stages_that_fit(c) : 4;
   if (!p.stages && is_sane && has_room_for_next(c, p.k))

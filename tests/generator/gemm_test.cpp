@@ -184,6 +184,23 @@ TEST_CASE("products: tiles of 192 rows are loaded in six boxes at most, also whe
   CHECK(box_with("192", "100") == 64);
 }
 
+TEST_CASE("products: few expected rows refuse no pinned tile: three warpgroups that find products of factors") {
+  const auto box_with = [](const char* m) {
+    return config({{"tile_m", "192"},
+                   {"tile_n", "128"},
+                   {"m", m},
+                   {"swap_ab", "off"},
+                   {"dtype", "e4m3"},
+                   {"d_dtype", "bf16"},
+                   {"a_scale_block", "1x128"},
+                   {"b_scale_block", "128x128"}})
+        .box_m;
+  };
+  CHECK(box_with("5") == 64);
+  CHECK(box_with("32") == 64);
+  CHECK(box_with("4096") == 64);
+}
+
 TEST_CASE("products: a refusal's remedy is one that helps") {
   const std::string wide = refusal({{"dtype", "e4m3"}, {"d_dtype", "bf16"}, {"tile_n", "256"}});
   CHECK(wide.find("256 accumulator registers a thread, 196 allowed: take a smaller tile or accumulation fast") !=
