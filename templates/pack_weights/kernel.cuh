@@ -1,5 +1,5 @@
-// The body of pack_weights: words of codes, then words of scales, of one block. Rows behind n and columns behind k get
-// zero codes under scales that are numbers.
+// The body of pack_weights: the codes of one block, 16 bytes a thread, then words of scales. Rows behind n and columns
+// behind k get zero codes under scales that are numbers.
 #pragma once
 
 #include "common/illegal_config.cuh"
@@ -34,12 +34,15 @@ struct Source {
     return row_of(row) * (k / kWeights.group) + column / kWeights.group;
   }
 
-  // Two codes, k even.
-  __device__ __forceinline__ unsigned pair(int row, int column) const {
-    if (!is_inside(row, column)) return 0;
-    const unsigned codes = ptx::ld_global_u8(static_cast<const char*>(values) + row_of(row) * (k / 2) + column / 2);
+  // Sixteen codes, k a multiple of as many.
+  __device__ __forceinline__ void codes(int row, int column, unsigned& low, unsigned& high) const {
+    low = high = 0;
+    if (!is_inside(row, column)) return;
+    ptx::ld_global_v2(static_cast<const char*>(values) + row_of(row) * (k / 2) + column / 2, low, high);
     // Two's complement plus 8.
-    return C.format == WeightFormat::int4 && !kWeights.has_zeros ? codes ^ 0x88 : codes;
+    constexpr unsigned kMiddle = C.format == WeightFormat::int4 && !kWeights.has_zeros ? 0x88888888 : 0;
+    low ^= kMiddle;
+    high ^= kMiddle;
   }
   // e2m1: the scale's code.
   __device__ __forceinline__ unsigned scale(int row, int column) const {
@@ -58,36 +61,56 @@ struct Source {
   }
 };
 
-// What a register of a step of 16 of k has in the word `is_second` of its pair.
+// Two codes of e2m1 in the halves of a register in bf16: sign in bit 15, exponent and mantissa in bits 8..6.
+__device__ __forceinline__ unsigned in_halves(unsigned codes) {
+  return (codes & 0x07) << 6 | (codes & 0x08) << 12 | (codes & 0x70) << 18 | (codes & 0x80) << 24;
+}
+__device__ __forceinline__ unsigned rotated_right(unsigned word, int bits) {
+  return bits == 0 ? word : word >> bits | word << (32 - bits);
+}
+// Register r of a step of 16 of k, into the word of the step and that of the other step of its pair (placed_code()).
 template <Config C>
-__device__ __forceinline__ unsigned placed_codes(const Source<C>& source, int row, int column, int step, int r,
-                                                 bool is_second) {
-  const int of_row = row + r % 2 * 8, of_column = column + step * 16 + r / 2 * 8;
-  const unsigned codes = source.pair(of_row, of_column);
-  bool is_zero = false;
-  if constexpr (C.format == WeightFormat::nvfp4) is_zero = (source.scale(of_row, of_column) & 0x7f) == 0;
-  unsigned word = 0;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const unsigned code = codes >> (4 * i) & 15;
-    const PlacedCode placed = placed_code(operand_type(C.format), is_zero ? code & 8 : code, step % 2 != 0, r, i);
-    word |= is_second ? placed.second : placed.first;
+__device__ __forceinline__ void place(unsigned codes, bool is_second, int r, unsigned& own, unsigned& other) {
+  if constexpr (C.format == WeightFormat::int4) {
+    own |= (codes & 15) << 4 * r | codes >> 4 << (16 + 4 * r);
+  } else {
+    const unsigned placed = rotated_right(in_halves(codes), code_rotation(is_second, r));
+    if (r < 3) {
+      own |= placed;
+    } else {
+      (is_second ? other : own) |= placed & kLeftOfFirst;
+      (is_second ? own : other) |= (placed & ~kLeftOfFirst) >> kShiftOfSecond;
+    }
   }
-  return word;
 }
 
-// Word `index` of the codes: of a thread of the multiplying warpgroup, for 16 of k, and a part of what its pair shares.
+// The codes of a thread of the multiplying warpgroup, for 64 of k: four lanes have the same two rows, each 16 of k of
+// them, and hand each other a byte of each eight. All lanes.
 template <Config C>
-__device__ __forceinline__ unsigned code_word(const Source<C>& source, int first_row, int first_column, int index) {
-  const int step = index % 4, thread = index / 4 % 128, half = index / 512;
-  const int row = first_row + thread / 32 * 16 + thread % 32 / 4;
-  const int column = first_column + half * kWeightHalf + thread % 4 * 2;
-  const bool is_second = step % 2 != 0;
-  unsigned word = 0;
-  if constexpr (C.format != WeightFormat::int4) word = placed_codes<C>(source, row, column, step ^ 1, 3, is_second);
+__device__ __forceinline__ void code_words(const Source<C>& source, int first_row, int first_column, int thread,
+                                           unsigned (&words)[4]) {
+  const int lane = thread % 32, quad = lane / 4 * 4;
+  const int row = first_row + thread / 32 % 4 * 16 + lane / 4, column = first_column + thread / 128 * kWeightHalf;
+  const int own_column = column + lane % 4 * 16;
+  unsigned codes[2][2];
 #pragma unroll
-  for (int r = 0; r < 4; ++r) word |= placed_codes<C>(source, row, column, step, r, is_second);
-  return word;
+  for (int i = 0; i < 2; ++i) source.codes(row + 8 * i, own_column, codes[i][0], codes[i][1]);
+  unsigned zeros[2] = {};  // of a scale of zero only the signs are left
+  if constexpr (C.format == WeightFormat::nvfp4) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      zeros[i] = __ballot_sync(0xffffffff, (source.scale(row + 8 * i, own_column) & 0x7f) == 0) >> quad;
+  }
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const unsigned eight = __shfl_sync(0xffffffff, codes[r % 2][r / 2], quad + step);
+      unsigned pair = eight >> (lane % 4 * 8) & 0xff;
+      if (C.format == WeightFormat::nvfp4 && (zeros[r % 2] >> step & 1) != 0) pair &= 0x88;
+      place<C>(pair, step % 2 != 0, r, words[step], words[step ^ 1]);
+    }
+  }
 }
 
 template <Config C>
@@ -129,12 +152,14 @@ __device__ __forceinline__ void kernel(const void* values, const void* scales, c
   const Source<C> source{values, scales, zeros, n, k, static_cast<int>(blockIdx.y)};
   unsigned* const to = reinterpret_cast<unsigned*>(
       static_cast<char*>(packed) + (static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x) * kBytes);
+  static_assert(kNumThreads * 16 == kWeightCodeBytes);
+  const int thread = static_cast<int>(threadIdx.x);
+  unsigned words[4] = {};
+  code_words<C>(source, first_row, first_column, thread, words);
+  ptx::st_global_v4(to + thread * 4, {words[0], words[1], words[2], words[3]});
 #pragma unroll 1
-  for (int word = static_cast<int>(threadIdx.x); word < kBytes / 4; word += kNumThreads) {
-    const int of_scales = word - kWeightCodeBytes / 4;
-    ptx::st_global_u32(to + word, of_scales < 0 ? code_word<C>(source, first_row, first_column, word)
-                                                : scale_word<C>(source, first_row, first_column, of_scales));
-  }
+  for (int word = thread; word < (kBytes - kWeightCodeBytes) / 4; word += kNumThreads)
+    ptx::st_global_u32(to + kWeightCodeBytes / 4 + word, scale_word<C>(source, first_row, first_column, word));
 }
 
 }  // namespace tessera::pack_weights

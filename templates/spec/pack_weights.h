@@ -4,9 +4,9 @@
 // Scales of e2m1 come in either form of their format; those of int4 are 16-bit numbers [l, n, k / group], zero points
 // bytes of the same shape. int4 is two's complement without zero points, 0 to 15 with them.
 //
-// A CTA makes a block of 64 rows and 128 of k, a thread a word at a time. Entry parameters: const void* values, const
-// void* scales, const void* zeros (zero points only), void* packed, int n, int k. Launch: grid {ceil(n / 64) * ceil(k /
-// 128), l}, block {256, 1, 1}.
+// A CTA makes a block of 64 rows and 128 of k: a thread 16 bytes of codes, and scales a word at a time. Entry
+// parameters: const void* values, const void* scales, const void* zeros (zero points only), void* packed, int n, int k.
+// Launch: grid {ceil(n / 64) * ceil(k / 128), l}, block {256, 1, 1}.
 #pragma once
 
 #include "spec/packed_weights.h"
