@@ -54,7 +54,7 @@ constexpr double kShallow = 1.04, kShallowOfGroups = 1.6;
 constexpr double kTwelveLaunchMicroseconds = 5.8, kTwelveKeptMicroseconds = 4.35, kTwelveLaunchOf16Microseconds = 5.5;
 constexpr double kTwelveBlockMicroseconds = 0.113, kTwelveBlockOf16Microseconds = 0.145;
 constexpr double kTwelveItemMicroseconds = 0.6, kTwelveItemOf16Microseconds = 1.3, kTwelveGroupMicroseconds = 0.11;
-constexpr double kTwelveOfGroups = 1.06, kTwelveOfGroupsLaunchMicroseconds = 6.3, kTwelveOfGroupsItemMicroseconds = 1.0;
+constexpr double kTwelveOfGroups = 1.0, kTwelveOfGroupsLaunchMicroseconds = 6.1, kTwelveOfGroupsItemMicroseconds = 1.1;
 bool has_twelve_warps(const Config& c) { return gemm_weights::direct_warps(c) == 12; }
 double direct_launch_microseconds(const Config& c, bool is_of_groups, bool is_resident) {
   if (!has_twelve_warps(c)) return kDirectLaunchMicroseconds;
@@ -98,18 +98,18 @@ double direct_step_factor(const Config& c, bool is_of_groups) {
 // Teams (few rows by wgmma), fitted to the same page: microseconds of a launch, and for each eight rows of the tile; of
 // ten thousand sums that a cluster's parts hand over; of a block of 64 x 128 weights, and for each eight rows, less
 // where a warpgroup has two of a step, more where there are three warpgroups; of eight rows of a step's activations
-// that come anew; of a further tile, and for each eight rows; of groups of rows a block, and with two blocks a
-// warpgroup a further tile.
+// that come anew; of a further tile, and for each eight rows; of groups of rows a block and a launch, which are added,
+// and a further tile, instead.
 constexpr double kTeamLaunchMicroseconds = 4.558, kTeamLaunchOctetMicroseconds = -0.414,
                  kTeamSharedMicroseconds = 0.193;
 constexpr double kTeamBlockMicroseconds = 0.1024, kTeamBlockOctetMicroseconds = 0.01384,
                  kTeamPairMicroseconds = -0.00276;
 constexpr double kTeamOfThreeMicroseconds = 0.00484, kTeamStreamMicroseconds = 0.00007;
 constexpr double kTeamItemMicroseconds = 1.043, kTeamItemOctetMicroseconds = 0.223;
-constexpr double kTeamOfGroupsBlockMicroseconds = 0.01737, kTeamOfGroupsPairMicroseconds = 0.487;
-// Of a tile of one block, less where activations stay; and of groups of 32 rows a further tile where four warpgroups
-// have two blocks each.
-constexpr double kTeamOfOneBlockMicroseconds = 0.01242, kTeamOfGroupsWideMicroseconds = 8.04;
+constexpr double kTeamOfGroupsBlockMicroseconds = 0.01243, kTeamOfGroupsLaunchMicroseconds = -0.433;
+constexpr double kTeamOfGroupsItemMicroseconds = 0.579, kTeamOfGroupsItemOctetMicroseconds = 0.106;
+// Of a tile of one block, less where activations stay.
+constexpr double kTeamOfOneBlockMicroseconds = 0.01242;
 // A block beside MXFP4's; int4's with zero points, and under f16 without.
 constexpr double kTeamNvfp4 = 1.062, kTeamInt4 = 0.984, kTeamZeroPoints = 1.121;
 double team_format_factor(const Config& c) {
@@ -190,9 +190,10 @@ GemmWeightsCost team_cost_of(const Config& c, const Gemm& p) {
   double launch = kTeamLaunchMicroseconds + kTeamLaunchOctetMicroseconds * octets;
   if (c.split_k > 1) launch += kTeamSharedMicroseconds * gemm_weights::parts(c) * c.tile_m * c.tile_n / 1e4;
   double item = kTeamItemMicroseconds + kTeamItemOctetMicroseconds * octets;
-  if (is_of_groups && gemm_weights::blocks(c) > 1) item += kTeamOfGroupsPairMicroseconds * octets;
-  if (is_of_groups && c.tile_m > 24 && gemm_weights::consumer_warpgroups(c) == 4 && gemm_weights::blocks(c) > 1)
-    item += kTeamOfGroupsWideMicroseconds * octets;
+  if (is_of_groups) {
+    launch += kTeamOfGroupsLaunchMicroseconds;
+    item = kTeamOfGroupsItemMicroseconds + kTeamOfGroupsItemOctetMicroseconds * octets;
+  }
   GemmWeightsCost cost;
   cost.bound = octets > 1 ? "the widening of the weights" : "memory";
   cost.cycles = (launch + rounds * along_k * of_tile * block + (rounds - 1) * item) * 1e3 * kHopper.clock_ghz;

@@ -317,6 +317,12 @@ void describe_smem(const Config& c, Plan& plan) {
          gemm_weights::has_own_rings(c) ? gemm_weights::rings(c) : gemm_weights::consumer_warpgroups(c),
          {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
           {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
+  if (layout.tiles.bytes > 0)
+    plan.smem.push_back({layout.tiles.name,
+                         layout.tiles.offset,
+                         layout.tiles.bytes,
+                         c.stages,
+                         {{"the tile that the slot of activations is of", "consumer", "barrier full"}}});
   plan.smem.push_back({layout.barriers.name, layout.barriers.offset, layout.barriers.bytes});
   plan.smem_bytes = layout.total_bytes;
 }

@@ -106,9 +106,8 @@ struct DirectConsumer {
     if constexpr (is_grouped(C)) {
       ptx::griddepcontrol_wait();
       schedule.begin();
-      next_schedule.group = schedule.group;
-      next_schedule.before = schedule.before;
-      next_schedule.rows = schedule.rows;
+      schedule.has(schedule.first());
+      next_schedule.begin_at(schedule);
     }
     if (lane == 0) {
 #pragma unroll 1

@@ -169,14 +169,9 @@ __device__ __forceinline__ void direct_kernel(const Params& params) {
     if (is_producer) ptx::prefetch_tensormap(params.a);
     arrive_loading<C>();
     Producer<C> producer{params, smem};
-    if constexpr (is_grouped(C)) {
-      ptx::griddepcontrol_wait();
-      producer.schedule.begin();
-    }
-    if (is_producer) {
-      ptx::griddepcontrol_wait();
-      producer.load_activations();
-    }
+    ptx::griddepcontrol_wait();
+    producer.schedule.begin();
+    producer.load_activations(is_producer);
     __syncwarp();
     wait_loading<C>();
   } else {
@@ -220,7 +215,7 @@ __device__ __forceinline__ void team_kernel(const Params& params) {
     arrive_loading<C>();
     ptx::griddepcontrol_wait();
     weights.schedule.begin();
-    if (is_producer) weights.run();
+    weights.run(is_producer);
     __syncwarp();
     wait_loading<C>();
   } else if (loader == 0) {
@@ -234,7 +229,7 @@ __device__ __forceinline__ void team_kernel(const Params& params) {
     ptx::griddepcontrol_wait();
     Producer<C> activations{params, smem};
     activations.schedule.begin();
-    if (is_producer) activations.load_activations();
+    activations.load_activations(is_producer);
     __syncwarp();
     wait_loading<C>();
   } else {

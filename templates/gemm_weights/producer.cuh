@@ -25,10 +25,11 @@ struct Producer {
   static constexpr Barriers kBarriers = barriers(C);
   static constexpr int kBoxRows = a_box_rows(C), kBoxBytes = kBoxRows * kPanelBytes;
   static constexpr int kBlockBytes = weight_block_bytes(weights(C));
+  static constexpr bool kLeavesTiles = tiles_bytes(C) > 0;
 
   const Params& p;
   const unsigned smem;
-  Schedule<C> schedule{p};
+  Schedule<C, has_own_rings(C)> schedule{p};
   const int blocks_n = (p.n - 1) / kWeightRows + 1;
   const int steps = Schedule<C>::steps_of(p.k);
   const int last = schedule.k_begin + schedule.slots();  // behind the tile's last slot
@@ -70,17 +71,25 @@ struct Producer {
     return true;
   }
 
-  // mma.f16: the ring has activations alone, in boxes of a whole tile's rows. Nothing is kept from step to step but
-  // where they are: a step's loads take this thread about as long as warps multiply it.
-  __device__ __forceinline__ void load_activations() {
+  // Few rows: the ring has activations alone, in boxes of a whole tile's rows. All lanes walk, one of them loads.
+  // Nothing is kept from step to step but where they are: a step's loads take this thread about as long as warps
+  // multiply it.
+  __device__ __forceinline__ void load_activations(bool is_loading) {
     if (schedule.slots() == 0) return;
+    bool has_tile = schedule.has(item);
+    if (kLeavesTiles && !has_tile && is_loading) leave_no_tile();
 #pragma unroll 1
-    for (; schedule.has(item); item += schedule.stride()) {
+    while (has_tile) {
       tile = schedule.at(item);
+      item += schedule.stride();
+      has_tile = schedule.has(item);
+      tile.is_last = !has_tile;
+      if (!is_loading) continue;
 #pragma unroll 1
       for (step = schedule.k_begin; step < last; ++step) {
         const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
         ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
+        if constexpr (kLeavesTiles) schedule.leave_tile(smem + kLayout.tiles.offset + ring.slot * kTileBytes, tile);
         if (step < schedule.k_end) {
           const unsigned a = smem + kLayout.a.offset + ring.slot * a_slot_bytes(C);
           ptx::mbarrier_arrive_expect_tx(full, a_slot_bytes(C));
@@ -94,6 +103,13 @@ struct Producer {
         ring.advance();
       }
       if (schedule.is_resident()) return;
+    }
+  }
+  __device__ __forceinline__ void leave_no_tile() const {
+#pragma unroll 1
+    for (int slot = 0; slot < k_groups(C); ++slot) {
+      schedule.leave_none(smem + kLayout.tiles.offset + slot * kTileBytes);
+      ptx::mbarrier_arrive(common::barrier_at<kBarriers.full>(smem, slot));
     }
   }
 

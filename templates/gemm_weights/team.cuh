@@ -28,7 +28,7 @@
 
 namespace tessera::gemm_weights {
 
-// One thread: the blocks of its teams, each in turn, into the ring of each.
+// A warp, of which one thread loads: the blocks of its teams, each in turn, into the ring of each.
 template <Config C>
 struct TeamLoader {
   static constexpr Barriers kBarriers = barriers(C);
@@ -42,7 +42,7 @@ struct TeamLoader {
   const Params& p;
   const unsigned smem;
   const int first_team;
-  Schedule<C> schedule{p};
+  Schedule<C, true> schedule{p};
   const int blocks_n = (p.n - 1) / kWeightRows + 1;
   const int blocks_k = (p.k - 1) / kWeightDepth + 1;
   const int count = schedule.k_end - schedule.k_begin;
@@ -57,10 +57,11 @@ struct TeamLoader {
   }
 
   // Blocks behind the last are that one again.
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void run(bool is_loading) {
     common::RingPosition<kDepth> ring[kTeams];
 #pragma unroll 1
     for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
+      if (!is_loading) continue;
       const Tile tile = schedule.at(item);
       const unsigned long long policy = schedule.reads_weights_once() ? ptx::kEvictFirst : ptx::kEvictNormal;
       const char* blocks[kTeams][kBlocks];
@@ -180,7 +181,16 @@ struct TeamConsumer {
     ptx::wgmma_commit_group();
   }
 
-  __device__ __forceinline__ void multiply(Sums& sums, bool has_loaded) {
+  // Of groups of rows the slot says which tile it is of.
+  __device__ __forceinline__ unsigned tile_beside(int slot) const {
+    return smem + kLayout.tiles.offset + slot * kTileBytes;
+  }
+  __device__ __forceinline__ bool has_tile() const {
+    wait_for_slot({group, 0}, false);
+    return !schedule.is_none(tile_beside(group));
+  }
+
+  __device__ __forceinline__ void multiply(Sums& sums, Tile& tile, bool has_loaded) {
     const bool is_resident = schedule.is_resident();
     if (is_resident) ring = {0, 0};
 #pragma unroll
@@ -229,25 +239,28 @@ struct TeamConsumer {
       ptx::wgmma_wait_group<0>();
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) Mma::hold(sums[i]);
+      if constexpr (is_grouped(C)) tile = schedule.read_tile(tile_beside(previous));
       ptx::fence_proxy_async_shared();  // before the arrivals of the sums
       if (!is_resident) release_slot(previous);
     }
     // The last round may be without a step for this group.
     if (!is_resident && step < schedule.slots()) {
       wait_for_slot(at, false);
+      if constexpr (is_grouped(C)) tile = schedule.read_tile(tile_beside(at.slot));
       release_slot(at.slot);
     }
     if (!is_resident) ring.advance(schedule.slots());
   }
 
   __device__ __forceinline__ void run() {
-    schedule.begin();
     TeamSplit<C> split{smem, first_block, warp, group, lane, schedule.rank};
     bool has_loaded = false;
+    bool has_next = !is_grouped(C) || has_tile();
 #pragma unroll 1
-    for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
+    for (int item = schedule.first(); is_grouped(C) ? has_next : schedule.has(item); item += schedule.stride()) {
       Sums sums;
-      multiply(sums, has_loaded);
+      Tile tile{};
+      multiply(sums, tile, has_loaded);
       has_loaded = schedule.is_resident();
       float of_warp[kBlocks][C.tile_m / 8][4];
 #pragma unroll
@@ -255,13 +268,14 @@ struct TeamConsumer {
 #pragma unroll
         for (int v = 0; v < C.tile_m / 2; ++v) of_warp[i][v / 4][v % 4] = sums[i][v];
       if constexpr (parts(C) > 1) split.send_all(of_warp);
-      const Tile tile = schedule.at(item);
+      if constexpr (!is_grouped(C)) tile = schedule.at(item);
       const int column = tile.column + first_block * kWeightRows + warp * kDirectRows;
       if constexpr (parts(C) > 1) split.receive(of_warp);
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i)
         if (split.is_owner() && i < own_blocks) store_sums<C>(p, of_warp[i], column + i * kWeightRows, tile);
-      if constexpr (parts(C) > 1) split.release(schedule.has(item + schedule.stride()));
+      if constexpr (is_grouped(C)) has_next = !tile.is_last;
+      if constexpr (parts(C) > 1) split.release(is_grouped(C) ? has_next : schedule.has(item + schedule.stride()));
     }
   }
 };

@@ -238,6 +238,11 @@ TESSERA_HD constexpr int b_slot_bytes(const Config& c) {
 TESSERA_HD constexpr int direct_parts_bytes(const Config& c) {
   return parts(c) > 1 ? direct_owned(c) * (parts(c) - 1) * c.tile_m * c.tile_n * 4 / kDirectParts : 0;
 }
+// Teams of groups of rows: the tile that a slot of activations is of.
+inline constexpr int kTileBytes = 16;
+TESSERA_HD constexpr int tiles_bytes(const Config& c) {
+  return is_team(c) && is_grouped(c) ? c.stages * kTileBytes : 0;
+}
 inline constexpr int kLeastDepth = 2;
 inline constexpr int kMostTeamDepth = 3;
 TESSERA_HD constexpr int rings(const Config& c) { return is_team(c) ? consumer_warpgroups(c) : direct_warps(c); }
@@ -249,7 +254,8 @@ TESSERA_HD constexpr int most_depth(const Config& c) {
 TESSERA_HD constexpr int ring_slot_bytes(const Config& c) { return step_blocks(c) * weight_block_bytes(weights(c)); }
 TESSERA_HD constexpr int direct_depth(const Config& c) {
   const int warps = rings(c), barriers = 2 * c.stages + warps + blocks_of_tile(c) * (is_team(c) ? 8 : 1);
-  const int beside = c.stages * a_slot_bytes(c) + direct_parts_bytes(c) + 8 * barriers + 1024;  // rounded up once
+  const int beside =
+      c.stages * a_slot_bytes(c) + direct_parts_bytes(c) + tiles_bytes(c) + 8 * barriers + 1024;  // rounded up once
   int depth = most_depth(c);
   while (depth > kLeastDepth && beside + depth * warps * (ring_slot_bytes(c) + 16) > kMaxSmemBytes) --depth;
   return depth;
@@ -262,6 +268,12 @@ TESSERA_HD constexpr bool keeps_activations(const Config& c) {
 // Whether warps copy rows of A, not TMA, whose copies queue behind those of weights.
 TESSERA_HD constexpr bool copies_rows(const Config& c) {
   return is_gathered(c) || is_widened(c) || keeps_activations(c);
+}
+
+// Few rows: whether 16-bit rows of D leave as pairs of columns, by way of other lanes. Alone, of a part of the sums or
+// of eight rows, that takes longer than the stores that it saves.
+TESSERA_HD constexpr bool stores_pairs(const Config& c) {
+  return has_own_rings(c) && c.facts.d_dtype != DType::f32 && (is_grouped(c) || (parts(c) == 1 && c.tile_m > 8));
 }
 
 // The Config of a product whose epilogue stores D: transposed, with so many blocks a warpgroup.
@@ -291,6 +303,7 @@ struct SmemLayout {
   SmemRegion d;         // [consumer warpgroup][2][panel of D, transposed]
   SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts; few rows:
                         // [tile_n / 64][direct_owned()][part but one][tile_m / 8][32 lanes][16 B]
+  SmemRegion tiles;     // [stages], teams of groups of rows
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
   int alignment = 1024;
@@ -330,7 +343,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
   const int sums = has_own_rings(c) ? direct_parts_bytes(c) : parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0;
   layout.parts = {"parts", end_of(layout.d), sums};
-  layout.barriers = {"barriers", end_of(layout.parts), 8 * barriers_from(c, 0, 0).count};
+  layout.tiles = {"tiles", end_of(layout.parts), tiles_bytes(c)};
+  layout.barriers = {"barriers", end_of(layout.tiles), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
 }
