@@ -71,11 +71,12 @@ struct Producer {
     return true;
   }
 
-  // Few rows: the ring has activations alone, in boxes of a whole tile's rows. All lanes walk, one of them loads.
+  // Few rows: the ring has activations alone, in boxes of a whole tile's rows. Of groups all lanes walk; one loads.
   // Nothing is kept from step to step but where they are: a step's loads take this thread about as long as warps
   // multiply it.
   __device__ __forceinline__ void load_activations(bool is_loading) {
     if (schedule.slots() == 0) return;
+    if (!is_grouped(C) && !is_loading) return;  // else the lanes that do not load may walk first
     bool has_tile = schedule.has(item);
     if (kLeavesTiles && !has_tile && is_loading) leave_no_tile();
 #pragma unroll 1

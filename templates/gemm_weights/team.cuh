@@ -58,6 +58,7 @@ struct TeamLoader {
 
   // Blocks behind the last are that one again.
   __device__ __forceinline__ void run(bool is_loading) {
+    if (!is_grouped(C) && !is_loading) return;  // else the lanes that do not load may walk first
     common::RingPosition<kDepth> ring[kTeams];
 #pragma unroll 1
     for (int item = schedule.first(); schedule.has(item); item += schedule.stride()) {
