@@ -106,7 +106,6 @@ struct DirectConsumer {
     if constexpr (is_grouped(C)) {
       ptx::griddepcontrol_wait();
       schedule.begin();
-      schedule.has(schedule.first());
       next_schedule.begin_at(schedule);
     }
     if (lane == 0) {

@@ -3,9 +3,9 @@
 // the next one along N, so that those which run at the same time share activations and weights in the L2.
 //
 // Groups have rows of their own number, which only the device's memory tells: items of one group come after those of
-// another. A warp reads 32 groups at a time, a lane one of them, and finds an item's among them at once; a lane that
-// walks alone begins where its warp has found its first item, and from there on adds up the groups' tiles on its way.
-// Groups are read once the launch before has ended: begin().
+// another. A warp reads 32 groups at a time, a lane one of them, and finds an item's among them at once; who walks
+// alone or keeps no groups begins where its warp has found its first item, and adds up the groups' tiles on its way
+// from there. Groups are read once the launch before has ended: begin().
 #pragma once
 
 #include "common/parts.cuh"
@@ -27,7 +27,7 @@ struct Tile {
   bool is_last = false;  // of the CTA's, where a slot says it
 };
 
-// kIsOfWarp: all lanes of a warp walk.
+// kIsOfWarp: all lanes of a warp walk, and the compiler is told that they are in the same group.
 template <Config C, bool kIsOfWarp = false>
 struct Schedule {
   const Params& p;
@@ -41,8 +41,10 @@ struct Schedule {
   int group = 0;
   int before = 0;
   gemm::GroupRows rows{0, 0};
-  // Of a warp: a lane's group, which is so far behind the first of those that were read last: its rows, and the items
-  // up to its last.
+  // Whether a warp keeps the groups that its lanes have read. Those of mma.f16 have no registers for it.
+  static constexpr bool kFinds = kIsOfWarp && !is_direct(C);
+  // A lane's group, which is so far behind the first of those that were read last: its rows, and the items up to its
+  // last.
   int first_read = 0;
   gemm::GroupRows rows_of_lane{0, 0};
   int end_of_lane = 0;
@@ -79,13 +81,9 @@ struct Schedule {
 
   // All lanes of a warp, before it asks for its first item, where there are groups.
   __device__ __forceinline__ void begin() {
-    if constexpr (is_grouped(C) && kIsOfWarp) {
+    if constexpr (is_grouped(C)) {
       read_groups(0, 0);
-    } else if constexpr (is_grouped(C)) {
-      Schedule<C, true> of_warp{p};
-      of_warp.begin();
-      of_warp.has(first());
-      begin_at(of_warp);
+      if constexpr (!kFinds) find(first());
     }
   }
   // This lane goes on from where its warp is.
@@ -97,23 +95,8 @@ struct Schedule {
 
   // Whether there is such an item; of groups the walk goes on to its group. Numbers ascend from call to call.
   __device__ __forceinline__ bool has(int item) {
-    if constexpr (is_grouped(C) && kIsOfWarp) {
-#pragma unroll 1
-      while (true) {
-        const unsigned later = __ballot_sync(0xffffffff, end_of_lane > item);
-        if (later != 0) {
-          const int found = __ffs(static_cast<int>(later)) - 1;
-          group = first_read + found;
-          rows.first = __shfl_sync(0xffffffff, rows_of_lane.first, found);
-          rows.count = __shfl_sync(0xffffffff, rows_of_lane.count, found);
-          before = __shfl_sync(0xffffffff, end_of_lane, found) - tiles_of(rows) * tiles_n;
-          return true;
-        }
-        if (first_read + 32 >= p.l) break;
-        read_groups(first_read + 32, __shfl_sync(0xffffffff, end_of_lane, 31));
-      }
-      group = p.l;
-      return false;
+    if constexpr (is_grouped(C) && kFinds) {
+      return find(item);
     } else if constexpr (is_grouped(C)) {
 #pragma unroll 1
       while (group < p.l) {
@@ -121,6 +104,10 @@ struct Schedule {
         if (item - before < of_group) return true;
         before += of_group;
         if (++group < p.l) rows = gemm::group_rows<C.facts.grouping>(p.groups, group, p.m);
+        if constexpr (kIsOfWarp) {
+          rows.first = __shfl_sync(0xffffffff, rows.first, 0);
+          rows.count = __shfl_sync(0xffffffff, rows.count, 0);
+        }
       }
       return false;
     } else {
@@ -162,6 +149,25 @@ struct Schedule {
   }
 
  private:
+  // All lanes: the item's group among those that were read, or that come behind them.
+  __device__ __forceinline__ bool find(int item) {
+#pragma unroll 1
+    while (true) {
+      const unsigned later = __ballot_sync(0xffffffff, end_of_lane > item);
+      if (later != 0) {
+        const int found = __ffs(static_cast<int>(later)) - 1;
+        group = first_read + found;
+        rows.first = __shfl_sync(0xffffffff, rows_of_lane.first, found);
+        rows.count = __shfl_sync(0xffffffff, rows_of_lane.count, found);
+        before = __shfl_sync(0xffffffff, end_of_lane, found) - tiles_of(rows) * tiles_n;
+        return true;
+      }
+      if (first_read + 32 >= p.l) break;
+      read_groups(first_read + 32, __shfl_sync(0xffffffff, end_of_lane, 31));
+    }
+    group = p.l;
+    return false;
+  }
   static constexpr unsigned kLast = 1u << 31, kNone = 0xffffffff;
   // From `from` on, a lane one each; `up_to`: items of those before.
   __device__ __forceinline__ void read_groups(int from, int up_to) {
