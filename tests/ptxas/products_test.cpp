@@ -137,6 +137,20 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
       kernels.add(
           "gemm",
           {{"b_dtype", b}, {"mma_kind", "wgmma.f16"}, {"tile_m", "32"}, {"tile_n", "128"}, {"split_k", split_k}});
+    for (const auto& [tile_m, tile_n] : {std::pair("8", "384"), std::pair("16", "512"), std::pair("32", "384")})
+      kernels.add("gemm", {{"b_dtype", b},
+                           {"grouping", "masked"},
+                           {"mma_kind", "wgmma.f16"},
+                           {"tile_m", tile_m},
+                           {"tile_n", tile_n},
+                           {"split_k", "1"}});
+    kernels.add("gemm", {{"b_dtype", b},
+                         {"grouping", "contiguous"},
+                         {"gather", "rows"},
+                         {"mma_kind", "mma.f16"},
+                         {"tile_m", "32"},
+                         {"tile_n", "256"},
+                         {"split_k", "1"}});
     for (const auto& [tile_m, tile_n, split_k] :
          {std::tuple("8", "64", "1"), std::tuple("8", "128", "2"), std::tuple("16", "128", "4"),
           std::tuple("16", "256", "3"), std::tuple("32", "256", "1"), std::tuple("8", "192", "1"),
@@ -157,7 +171,7 @@ TEST_CASE("nvrtc: 4-bit weights, packed, and under products of few rows and many
                            {"bias", "column"},
                            {"activation", "silu"}});
   check_all(*compiler, kernels.all());
-  CHECK(kernels.all().size() == 112);
+  CHECK(kernels.all().size() == 124);
 }
 
 TEST_CASE("nvrtc: merges of every number of parts at once, for every target of Blackwell and Hopper") {
