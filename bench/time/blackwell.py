@@ -128,6 +128,10 @@ int main(int, char** a) {{ const int m = atoi(a[1]), n = atoi(a[2]), k = atoi(a[
 """
 
 
+def program_of(kernel):
+    return f"{pathlib.Path(kernel.source).stem}_{kernel.call}_{kernel.arch}"
+
+
 def name_of(kernel, shape):
     return f"{kernel.ladder}: {pathlib.Path(kernel.source).stem} {kernel.call} {'x'.join(map(str, shape))}"
 
@@ -142,7 +146,7 @@ def operations(kernel, shape):
 def compiled(kernel, sources, work, nvcc):
     """The program, built once; None and why where it does not compile."""
     root = sources / kernel.repository
-    program = work / f"{pathlib.Path(kernel.source).stem}_{kernel.call}_{kernel.arch}"
+    program = work / program_of(kernel)
     if program.exists():
         return program, ""
     shim = work / "shim/torch"
@@ -186,6 +190,17 @@ def predicted(tessera, gpu, program, shape, limit):
 def halves(names):
     drawn = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
     return {name: "correct" if i < len(drawn) // 2 else "judge" for i, name in enumerate(drawn)}
+
+
+def points():
+    """All points as (row, kernel)."""
+    kernels = [*learn_sm100(), *learn_sm120(), *learn_attention(), *kittens()]
+    half_of = halves([name_of(kernel, shape) for kernel in kernels for shape, _ in kernel.points])
+    for kernel in [*kernels, *learn_sm80()]:
+        for shape, published in kernel.points:
+            name = name_of(kernel, shape)
+            yield {"key": name, "half": half_of.get(name, "later"), "ladder": kernel.ladder, "shape": shape,
+                   "published": published, "time_us": operations(kernel, shape) / published * 1e-6}, kernel
 
 
 def report(rows, title):
@@ -264,4 +279,5 @@ def main():
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

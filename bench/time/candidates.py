@@ -295,4 +295,5 @@ def main() -> None:
     args.do(args)
 
 
-main()
+if __name__ == "__main__":
+    main()
