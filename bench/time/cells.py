@@ -7,11 +7,13 @@ Cells: products of bf16, e4m3, NVFP4 and MXFP8 at 4,096^3, 8,192^3 and the 28 sh
 and 256, 16 heads, 16,384 queries and keys, full and causal. A published figure is the best that was found for the same problem
 (docs/time.md says by whom). Where there is none, the limit is that of a unit alone at the predicted clock: the tensor cores of all
 multiprocessors, or the memory; beside either the launch that a prediction has in it. Busy: the units that are so for two fifths of
-the time and more, at most three. --only: cells whose words contain PART.
+the time and more, at most three. Ends: where each multiprocessor has one tile at most, what the same kernel takes with one step of K
+to a CTA: launch, first bytes and a tile's way out, which no unit's rate shortens. --only: cells whose words contain PART.
 """
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -73,6 +75,18 @@ def name_of(what, sizes):
     return f"attention, head_dim {what}, {'full' if sizes == 'none' else sizes}"
 
 
+def ends(tessera, what, m, n, kernel):
+    """Microseconds of the same kernel where K is a step of 128 bytes for each part; None where a CTA has several tiles."""
+    found = re.search(r"_(\d+)x(\d+)_s(\d+)_a(\d)(?:_c(\d)x(\d))?(?:_k(\d))?$", kernel["entry"])
+    tile_m, tile_n, stages, accumulators, cluster_m, cluster_n, split = (number or "1" for number in found.groups())
+    if -(-m // int(tile_m)) * -(-n // int(tile_n)) * int(split) > kernel["clusters"] * int(cluster_m) * int(cluster_n) * int(split):
+        return None
+    step = 1024 // int(TYPES[what][0])  # scales left out
+    pins = {"tile-m": tile_m, "tile-n": tile_n, "stages": stages, "accumulators": accumulators, "cluster-m": cluster_m,
+            "cluster-n": cluster_n, "split-k": split, "m": m, "n": n, "k": step * int(split)}
+    return predict(tessera, ["gemm", "--dtype", what, *(word for name, value in pins.items() for word in (f"--{name}", str(value)))])["time_us"]
+
+
 def row(tessera, gpu, what, sizes):
     launch, memory = number(gpu, "launch", "empty_us"), number(gpu, "hbm", "terabytes_per_second") * 1e12
     if isinstance(what, str):
@@ -96,9 +110,10 @@ def row(tessera, gpu, what, sizes):
             read = ((m + n) * k * TYPES[what][0] / 8 + m * n * 2) / memory * 1e6
         best = launch + max(tensor, read)
         against, part = f"{best:.1f} us: {'tensor cores' if tensor >= read else 'memory'}", best / us
+    out = ends(tessera, what, m, n, kernel) if isinstance(what, str) else None
     busy = sorted(((part_of, unit) for unit, part_of in kernel["units"].items() if part_of >= 0.395), reverse=True)[:3]
     return (f"| {name_of(what, sizes)} | {kernel['entry'].split('_to_')[-1]} | {us:.1f} | {reached:,.0f} | {against} | {100 * part:.0f} % | "
-            f"{', '.join(f'{unit} {100 * part_of:.0f} %' for part_of, unit in busy) or kernel['limit']} |")
+            f"{f'{out:.1f}' if out else '-'} | {', '.join(f'{unit} {100 * part_of:.0f} %' for part_of, unit in busy) or kernel['limit']} |")
 
 
 def main():
@@ -108,8 +123,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     gpu = json.loads((pathlib.Path(__file__).parents[2] / "emulator/time/gpus/b200.json").read_text())
-    print("| problem | kernel | us | TFLOPS | against | part | busy |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print("| problem | kernel | us | TFLOPS | against | part | ends us | busy |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     asked = [cell for cell in cells() if options.only in name_of(*cell)]
     with ThreadPoolExecutor(options.jobs) as pool:
         for line in pool.map(lambda cell: row(options.tessera, gpu, *cell), asked):
