@@ -38,7 +38,8 @@ struct AddendPanels {
   using Reader = AddendReader<c_dtype(C), d_span_bytes(C), d_swizzle(C), Params>;
   static constexpr int kWholePanels = stored_columns_of_d(C) / panel_columns(C);  // beside each other
   static constexpr int kPanels = blocks(C) * panels_across(C);
-  static constexpr int kAhead = loads_addend_ahead(C) ? 2 : 0;             // panels that wait in registers
+  static constexpr bool kHasSpare = loads_addend_ahead(C);                 // registers
+  static constexpr int kAhead = kHasSpare ? 2 : 0;                         // panels that wait in them
   static constexpr int kUnits = panel_columns(C) / (2 * Reader::kOfUnit);  // of a whole panel, to a lane
 
   Reader reader;
@@ -66,15 +67,16 @@ struct AddendPanels {
     row = first_row, column = first_column;
     reader.batch = batch, reader.end_of_rows = rows, reader.end_of_columns = columns;
 #pragma unroll
-    for (int i = 0; i < kAhead && i < kPanels; ++i) reader.load(words[i], ptx::forget(here), part(i));
+    for (int i = 0; i < kAhead && i < kPanels; ++i)
+      reader.template load<kHasSpare>(words[i], ptx::forget(here), part(i));
   }
 
   // The next panel to its slot; its registers are for one that comes later.
   __device__ __forceinline__ void put(unsigned slot, int panel) {
     const AddendPart of = part(panel);
     const int lane = ptx::forget(here);
-    if constexpr (kAhead == 0) reader.load(words[0], lane, of);
-    reader.put(words[0], begin_in(slot), lane, of);
+    if constexpr (kAhead == 0) reader.template load<kHasSpare>(words[0], lane, of);
+    reader.template put<kHasSpare>(words[0], begin_in(slot), lane, of);
 #pragma unroll
     for (int i = 0; i + 1 < kAhead; ++i) {
 #pragma unroll
@@ -84,7 +86,8 @@ struct AddendPanels {
       }
     }
     if constexpr (kAhead > 0)
-      if (panel + kAhead < kPanels) reader.load(words[kAhead - 1], ptx::forget(here), part(panel + kAhead));
+      if (panel + kAhead < kPanels)
+        reader.template load<kHasSpare>(words[kAhead - 1], ptx::forget(here), part(panel + kAhead));
     reader.put_elements(begin_in(slot), lane, of);
   }
 

@@ -149,7 +149,7 @@ struct Epilogue {
   __device__ __forceinline__ void ask_for_addend(int lanes, int first, int batch) {
     if constexpr (stages_addend(C)) {
       addend.reader.batch = batch, addend.reader.end_of_rows = row_end, addend.reader.end_of_columns = p.n;
-      addend.reader.load(addend.words, lane, part_of_addend(lanes, first));
+      addend.reader.template load<false>(addend.words, lane, part_of_addend(lanes, first));
     }
   }
   // The panel of C that was asked for, times beta, to one of sums, by way of the slot where the finished one will lie:
@@ -158,8 +158,8 @@ struct Epilogue {
     using Reader = typename AddendPanels<C>::Reader;
     const gemm::AddendPart of = part_of_addend(lanes, first);
     const unsigned from = staging + slot * staging_slot_bytes(C);
-    addend.reader.put(addend.words, from, lane, of);
-    if (next >= 0) addend.reader.load(addend.words, lane, part_of_addend(lanes, next));
+    addend.reader.template put<false>(addend.words, from, lane, of);
+    if (next >= 0) addend.reader.template load<false>(addend.words, lane, part_of_addend(lanes, next));
     addend.reader.put_elements(from, lane, of);
     if constexpr (is_swapped(C)) {
 #pragma unroll
