@@ -9,7 +9,8 @@ Sets: kernels of ours timed on an H200 (times-1, times-2, blind, draw2, draw2-ca
 (fast_cu, others, others-2; --programs has them, as others/build.sh builds them), points published of Blackwell GPUs
 (blackwell; --points has what `blackwell.py --work` compiled). `predict` goes on where OUT.jsonl ends, longest first by the
 seconds of an earlier one (--before). Each row has the commit of the model; rows of another one are refused. A recorded kernel
-that is not the planner's choice any more is pinned by what its name says."""
+that is not the planner's choice any more is pinned by what its name says; products over c, with factors of blocks and with 4-bit
+weights, whose code has changed since, were timed again (times-again.jsonl)."""
 
 import argparse
 import itertools
@@ -40,6 +41,11 @@ SETS = [*LINES, *PROBLEMS, *PROGRAMS, "blackwell"]
 def times_of(name: str) -> list:
     file = PROGRAMS.get(name) or f"{name if name.startswith('times') else 'times-' + name}.jsonl"
     return [json.loads(text) for text in open(HERE / "h200" / file)]
+
+
+def timed_again() -> dict:
+    """Times of kernels whose code has changed since their set was timed."""
+    return {(one["problem"], run["kernel"]): run["time_us"] for one in times_of("again") for run in one["runs"] if run.get("time_us")}
 
 
 def single_lines(line: str) -> list[str]:
@@ -91,6 +97,9 @@ def tasks_of(args: argparse.Namespace, name: str, work: pathlib.Path) -> list[tu
         runs = recorded_runs(args.tessera, name, args.jobs) if name in LINES else [
             {"problem": one["problem"], "of": one["problem"], **{key: run[key] for key in ("pins", "kernel", "time_us")}}
             for one in times_of(name) for run in one["runs"] if run.get("time_us")]
+        again = timed_again()
+        for run in runs:
+            run["time_us"] = again.get((run["problem"], run["kernel"]), run["time_us"])
         return [({"key": f"{run['problem']} {run['pins']}".strip(), **run},
                  [*product[:2], *f"{run['problem']} {run['pins']}".split(), *product[2:]]) for run in runs]
     if name in PROGRAMS:
