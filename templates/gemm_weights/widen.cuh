@@ -1,9 +1,10 @@
 // From packed codes to the registers of wgmma: sixteen of k of 64 rows are a word of codes and four registers of A. An
 // e2m1 whose exponent and mantissa stand where the wider type has the low bits of its exponent and the high one of its
 // mantissa is that type's number, subnormal ones among them, times a power of two; a multiplication with the scale,
-// which has the rest of that power in it, makes the weight. All of it is exact. An int4 is put behind a number whose
-// last place is one, which is taken off it with the zero point, exactly; the multiplication with its scale rounds. In
-// bf16 without zero points both are one FMA of a subnormal number (fuses_middle()).
+// which has the rest of that power in it, makes the weight. All of it is exact. An int4 is in f16 put behind a number
+// whose last place is one, which is taken off it with the zero point, exactly; the multiplication with its scale
+// rounds. In bf16 it is a subnormal number (counts_codes()), from which the zero point is taken; without, both are one
+// FMA.
 //
 // Products of few rows are limited by how many instructions a multiprocessor issues beside by memory, so the codes lie
 // such that a register needs one rotation and one mask, but for one, of two words, which needs half an instruction
@@ -80,19 +81,19 @@ struct BlockScales {
     // The assembler does not know that shared memory's addresses are small: of two constants it would take one in an
     // instruction of its own.
     magic = 0x10001u * int4_magic(kDType) | from_pairs >> 31;
-    if constexpr (fuses_middle(C)) {
-      fuse(scales.x, zeros.x);
-      if constexpr (kWeights.group < 128) fuse(scales.y, zeros.y);
-      if constexpr (kWeights.group < 64) fuse(scales.z, zeros.z);
-      if constexpr (kWeights.group < 64) fuse(scales.w, zeros.w);
-    }
     if constexpr (kWeights.has_zeros) zeros = load_pair<pair_scale_bytes(kWeights)>(from + pair_scale_bytes(kWeights));
+    if constexpr (counts_codes(C)) {
+      count(scales.x, zeros.x);
+      if constexpr (kWeights.group < 128) count(scales.y, zeros.y);
+      if constexpr (kWeights.group < 64) count(scales.z, zeros.z);
+      if constexpr (kWeights.group < 64) count(scales.w, zeros.w);
+    }
   }
 
-  // A word of scales as the FMA takes it, and of what it takes off.
-  static __device__ __forceinline__ void fuse(unsigned& scale, unsigned& middle) {
-    scale = ptx::mul_x2<DType::bf16>(scale, 0x10001u * kScaleOfFused);
-    middle = ptx::mul_x2<DType::bf16>(scale, 0x10001u * kMiddleOfFused);
+  // A word of scales of subnormal numbers, and of what the FMA takes off, or of zero points as such numbers.
+  static __device__ __forceinline__ void count(unsigned& scale, unsigned& zero) {
+    scale = ptx::mul_x2<DType::bf16>(scale, 0x10001u * kScaleOfCounted);
+    zero = kWeights.has_zeros ? zero & 0x000F000Fu : ptx::mul_x2<DType::bf16>(scale, 0x10001u * kMiddleOfFused);
   }
 
   // Two scales are one word, each of which multiplies pairs of weights: of two groups of k, or (int4) of both rows.
@@ -108,6 +109,17 @@ struct BlockScales {
     } else {
       return ptx::both_halves<kRow>(word_of<kStep * 16 / kWeights.group>(scales));
     }
+  }
+
+  // Counted: of the second row, whose codes stand four bits higher.
+  template <int kStep>
+  __device__ __forceinline__ unsigned zero_of_high() const {
+    return ptx::both_halves<1>(word_of<kStep * 16 / kWeights.group>(zeros) << 4);
+  }
+  template <int kStep>
+  __device__ __forceinline__ unsigned scale_of_high() const {
+    return ptx::both_halves<1>(
+        ptx::mul_x2<DType::bf16>(word_of<kStep * 16 / kWeights.group>(scales), 0x10001u * kSixteenth));
   }
 
   // What a code of int4 with the magic number in front of it is too large by; fused, what is added to its product.
@@ -128,9 +140,15 @@ __device__ __forceinline__ unsigned widen_register(unsigned first, unsigned seco
     const unsigned word = kR == 3 ? left_over(first, second) : own;
     return ptx::mul_x2<kDType>(widen_e2m1<kDType, code_rotation(kIsSecond, kR)>(word), scale);
   } else {
-    const unsigned codes = (own >> (4 * kR)) & 0x000F000Fu;
-    if constexpr (fuses_middle(C)) return ptx::fma_bf16x2(codes, scale, scales.template zero<kR % 2, kStep>());
-    const unsigned number = codes | scales.magic;
+    if constexpr (counts_codes(C)) {
+      constexpr bool kIsHigh = kR % 2 != 0;
+      const unsigned number = kIsHigh ? own >> (4 * kR - 4) & 0x00F000F0u : own >> (4 * kR) & 0x000F000Fu;
+      const unsigned of_number = kIsHigh ? scales.template scale_of_high<kStep>() : scale;
+      if constexpr (fuses_middle(C)) return ptx::fma_bf16x2(number, of_number, scales.template zero<kR % 2, kStep>());
+      const unsigned zero = kIsHigh ? scales.template zero_of_high<kStep>() : scales.template zero<0, kStep>();
+      return ptx::mul_x2<kDType>(ptx::sub_x2<kDType>(number, zero), of_number);
+    }
+    const unsigned number = (own >> (4 * kR) & 0x000F000Fu) | scales.magic;
     return ptx::mul_x2<kDType>(ptx::sub_x2<kDType>(number, scales.template zero<kR % 2, kStep>()), scale);
   }
 }

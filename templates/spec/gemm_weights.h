@@ -136,6 +136,7 @@ TESSERA_HD constexpr bool is_widened(const Config& c) {
 TESSERA_HD constexpr DType a_dtype(const Config& c) {
   return is_widened(c) ? DType::bf16 : element_type(c.facts.a_type);
 }
+TESSERA_HD constexpr bool counts_codes(const Config& c) { return counts_codes(weights(c), a_dtype(c)); }
 TESSERA_HD constexpr bool fuses_middle(const Config& c) { return fuses_middle(weights(c), a_dtype(c)); }
 TESSERA_HD constexpr bool has_factors(const Config& c) { return c.facts.a_scale_block != ScaleBlock::none; }
 TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }

@@ -130,18 +130,24 @@ TESSERA_HD constexpr unsigned packed_ue4m3(unsigned code) {
   return static_cast<unsigned>(kPackedUe4m3Bias - 9 + top) << 3 | mantissa;
 }
 
-// int4 without zero points in bf16: a code in a register's low bits is a subnormal number, 2^-133 times the code, and
-// an FMA takes 8 times the scale off its product with the scale, which rounds as one multiplication would.
-TESSERA_HD constexpr bool fuses_middle(const PackedWeights& w, DType dtype) {
-  return w.type == OperandType::int4 && !w.has_zeros && dtype == DType::bf16;
+// int4 in bf16: a code in a register's low bits is a subnormal number, 2^-133 times the code, and one in bits 7 to 4 is
+// 16 times as much: bit 7 is the exponent's first one, with which the mantissa goes on counting.
+TESSERA_HD constexpr bool counts_codes(const PackedWeights& w, DType dtype) {
+  return w.type == OperandType::int4 && dtype == DType::bf16;
 }
-inline constexpr unsigned kScaleOfFused = 0x6080;   // bf16: 2^66, by which scales are multiplied first
-inline constexpr unsigned kMiddleOfFused = 0x8008;  // bf16: -8 * 2^-133
+// Without zero points an FMA takes 8 times the scale off such a number's product with the scale, which rounds as one
+// multiplication would.
+TESSERA_HD constexpr bool fuses_middle(const PackedWeights& w, DType dtype) {
+  return counts_codes(w, dtype) && !w.has_zeros;
+}
+inline constexpr unsigned kScaleOfCounted = 0x6080;  // bf16: 2^66, by which scales are multiplied first
+inline constexpr unsigned kSixteenth = 0x3D80;       // of such a scale, for bits 7 to 4
+inline constexpr unsigned kMiddleOfFused = 0x8008;   // bf16: -8 * 2^-133
 
 // What weights are multiplied by less than they say: the sums are multiplied by it in the end. Scales are then numbers
 // of the activations' type in every case.
 TESSERA_HD constexpr float left_out_factor(const PackedWeights& w, DType dtype) {
-  const int exponent = fuses_middle(w, dtype)         ? 133 - 66
+  const int exponent = counts_codes(w, dtype)         ? 133 - 66
                        : w.type == OperandType::mxfp4 ? 32
                        : w.type == OperandType::nvfp4 ? 7
                                                       : 0;
