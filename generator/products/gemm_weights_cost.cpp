@@ -174,7 +174,8 @@ GemmWeightsCost team_cost_of(const Config& c, const Gemm& p) {
   // Of a CTA, along k: the last step of all may have one block.
   const double along_k = std::min(std::ceil(std::ceil(k / kWeightDepth) / c.split_k), steps * step_blocks(c));
   const bool is_of_groups = p.grouping != Grouping::none;
-  const bool is_resident = tiles_m * matrices <= 1 && steps <= c.stages && !is_of_groups;
+  const bool is_resident =
+      tiles_m * matrices <= 1 && steps <= c.stages && !is_of_groups && !gemm_weights::has_common_lap(c);
   double block = kTeamBlockMicroseconds + kTeamBlockOctetMicroseconds * octets;
   if (gemm_weights::blocks(c) > 1) block += kTeamPairMicroseconds;
   if (gemm_weights::consumer_warpgroups(c) == 3) block += kTeamOfThreeMicroseconds;

@@ -57,7 +57,10 @@ int direct_stages(Config c, const Gemm& p) {
   const auto parts = static_cast<std::int64_t>(std::max(c.split_k, 1)) * gemm_weights::step_depth(c);
   const std::int64_t slots = p.k <= 0 ? most : (p.k + parts * groups - 1) / (parts * groups) * groups;
   const bool may_stay = p.m > 0 && p.m <= c.tile_m && p.l <= 1 && p.grouping == Grouping::none;
-  if (p.k > 0 && may_stay && slots <= most) return static_cast<int>(std::max<std::int64_t>(slots, 2 * groups));
+  if (p.k > 0 && may_stay && slots <= most) {
+    c.stages = static_cast<int>(std::max<std::int64_t>(slots, 2 * groups));
+    return has_common_lap(c) && c.stages < most ? c.stages + groups : c.stages;
+  }
   c.stages = most;
   while (c.stages > 2 * groups && gemm_weights::direct_depth(c) < gemm_weights::most_depth(c)) c.stages -= groups;
   if (slots > c.stages && has_one_tile(c, p)) return kStagesOfOneTile;

@@ -3,7 +3,7 @@
 // first steps of the next are loaded. Roles: producer.cuh, consumer.cuh (widen.cuh, split.cuh, gemm/epilogue.cuh);
 // schedule.cuh says who takes which tile. With few rows the thread that loads has activations alone: with mma.f16
 // (direct_kernel) consumer warps load the weights themselves (direct.cuh, direct_split.cuh), with wgmma.f16
-// (team_kernel) other threads do, for each warpgroup (team.cuh, team_split.cuh).
+// (team_kernel) other threads do, for each warpgroup (team.cuh, team_lap.cuh, team_split.cuh).
 #pragma once
 
 #include "common/illegal_config.cuh"
@@ -14,6 +14,7 @@
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/producer.cuh"
 #include "gemm_weights/team.cuh"
+#include "gemm_weights/team_lap.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
@@ -235,7 +236,13 @@ __device__ __forceinline__ void team_kernel(const Params& params) {
   } else {
     meet_multiplying<C>();
     ptx::griddepcontrol_wait();
-    TeamConsumer<C>{params, smem}.run();
+    if constexpr (has_laps(C)) {
+      LapConsumer<C> consumer{params, smem};
+      run_team<C>(consumer);
+    } else {
+      TeamConsumer<C> consumer{params, smem};
+      run_team<C>(consumer);
+    }
   }
 }
 

@@ -68,7 +68,8 @@ struct Schedule {
   }
   // Whether the ring holds all activations that the CTA multiplies, for all its tiles: they are loaded once.
   __device__ __forceinline__ bool is_resident() const {
-    return has_own_rings(C) && !is_grouped(C) && tiles_m == 1 && p.l == 1 && k_end - k_begin <= C.stages;
+    return has_own_rings(C) && !has_common_lap(C) && !is_grouped(C) && tiles_m == 1 && p.l == 1 &&
+           k_end - k_begin <= C.stages;
   }
   // Whether no other tile reads a tile's weights: of groups, those of the group that the walk has come to.
   __device__ __forceinline__ bool reads_weights_once() const {

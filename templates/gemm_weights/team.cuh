@@ -8,6 +8,9 @@
 //
 // Threads of their own load the weights, one for one or two teams: consumers have neither the instructions nor the
 // registers for it, and no lane of theirs goes its own way between the instructions of wgmma.
+//
+// A team with one block has a consumer of its own (team_lap.cuh), and the first half of its first block a barrier: of
+// the bytes that all multiprocessors ask for when a launch begins the first ones are there half a block sooner.
 #pragma once
 
 #include "common/ring.cuh"
@@ -53,6 +56,10 @@ struct TeamLoader {
       ptx::mbarrier_init(common::barrier_at<kBarriers.loaded>(smem, i), 1);
       ptx::mbarrier_init(common::barrier_at<kBarriers.emptied>(smem, i), 4);
     }
+    if constexpr (has_laps(C)) {
+#pragma unroll
+      for (int t = 0; t < kTeams; ++t) ptx::mbarrier_init(common::barrier_at<kBarriers.early>(smem, first_team + t), 1);
+    }
     ptx::fence_mbarrier_init();
   }
 
@@ -79,10 +86,11 @@ struct TeamLoader {
       }
 #pragma unroll 1
       for (int round = 0; round < count; round += kGroups) {
+        const bool is_first = has_laps(C) && round == 0 && item == schedule.first();
 #pragma unroll
         for (int t = 0; t < kTeams; ++t) {
           const int team = first_team + t, step = round + team / kTeamsOfGroup;
-          if (step >= count) continue;
+          if (step >= count && !has_common_lap(C)) continue;
           const int there = min(blocks_k - (schedule.k_begin + step) * step_blocks(C), step_blocks(C)) * kBlockBytes;
 #pragma unroll
           for (int i = 0; i < kBlocks; ++i) {
@@ -90,9 +98,24 @@ struct TeamLoader {
             const int at = team * kDepth + ring[t].slot;
             const unsigned full = common::barrier_at<kBarriers.loaded>(smem, at);
             ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.emptied>(smem, at), ring[t].parity ^ 1);
-            ptx::mbarrier_arrive_expect_tx(full, there);
-            ptx::bulk_load_with_policy(smem + smem_layout(C).b.offset + at * kSlotBytes, blocks[t][i], there, full,
-                                       policy);
+            if (has_common_lap(C) && step >= count) {  // as many slots as the ring of activations takes
+              ptx::mbarrier_arrive(full);
+              ring[t].advance();
+              continue;
+            }
+            const unsigned to = smem + smem_layout(C).b.offset + at * kSlotBytes;
+            if (is_first && i == 0) {
+              const unsigned early = common::barrier_at<kBarriers.early>(smem, team);
+              ptx::mbarrier_arrive_expect_tx(early, kBlockBytes);
+              ptx::bulk_load_with_policy(to, blocks[t][i], kBlockBytes, early, policy);
+              ptx::mbarrier_arrive_expect_tx(full, there - kBlockBytes);
+              if (there > kBlockBytes)
+                ptx::bulk_load_with_policy(to + kBlockBytes, blocks[t][i] + kBlockBytes, there - kBlockBytes, full,
+                                           policy);
+            } else {
+              ptx::mbarrier_arrive_expect_tx(full, there);
+              ptx::bulk_load_with_policy(to, blocks[t][i], there, full, policy);
+            }
             blocks[t][i] += kGroups * kSlotBytes;
             ring[t].advance();
           }
@@ -191,7 +214,7 @@ struct TeamConsumer {
     return !schedule.is_none(tile_beside(group));
   }
 
-  __device__ __forceinline__ void multiply(Sums& sums, Tile& tile, bool has_loaded) {
+  __device__ __forceinline__ void multiply(Sums& sums, Tile& tile, bool has_loaded, int /*item*/) {
     const bool is_resident = schedule.is_resident();
     if (is_resident) ring = {0, 0};
 #pragma unroll
@@ -252,33 +275,38 @@ struct TeamConsumer {
     }
     if (!is_resident) ring.advance(schedule.slots());
   }
-
-  __device__ __forceinline__ void run() {
-    TeamSplit<C> split{smem, first_block, warp, group, lane, schedule.rank};
-    bool has_loaded = false;
-    bool has_next = !is_grouped(C) || has_tile();
-#pragma unroll 1
-    for (int item = schedule.first(); is_grouped(C) ? has_next : schedule.has(item); item += schedule.stride()) {
-      Sums sums;
-      Tile tile{};
-      multiply(sums, tile, has_loaded);
-      has_loaded = schedule.is_resident();
-      float of_warp[kBlocks][C.tile_m / 8][4];
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i)
-#pragma unroll
-        for (int v = 0; v < C.tile_m / 2; ++v) of_warp[i][v / 4][v % 4] = sums[i][v];
-      if constexpr (parts(C) > 1) split.send_all(of_warp);
-      if constexpr (!is_grouped(C)) tile = schedule.at(item);
-      const int column = tile.column + first_block * kWeightRows + warp * kDirectRows;
-      if constexpr (parts(C) > 1) split.receive(of_warp);
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i)
-        if (split.is_owner() && i < own_blocks) store_sums<C>(p, of_warp[i], column + i * kWeightRows, tile);
-      if constexpr (is_grouped(C)) has_next = !tile.is_last;
-      if constexpr (parts(C) > 1) split.release(is_grouped(C) ? has_next : schedule.has(item + schedule.stride()));
-    }
-  }
 };
+
+// All tiles of a team.
+template <Config C, class Consumer>
+__device__ __forceinline__ void run_team(Consumer& consumer) {
+  constexpr int kBlocks = blocks(C);
+  auto& schedule = consumer.schedule;
+  TeamSplit<C> split{consumer.smem, consumer.first_block, consumer.warp, consumer.group, consumer.lane, schedule.rank};
+  bool has_loaded = false, has_next = true;
+  if constexpr (is_grouped(C)) has_next = consumer.has_tile();
+#pragma unroll 1
+  for (int item = schedule.first(); is_grouped(C) ? has_next : schedule.has(item); item += schedule.stride()) {
+    float sums[kBlocks][C.tile_m / 2];
+    Tile tile{};
+    consumer.multiply(sums, tile, has_loaded, item);
+    has_loaded = schedule.is_resident();
+    float of_warp[kBlocks][C.tile_m / 8][4];
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+      for (int v = 0; v < C.tile_m / 2; ++v) of_warp[i][v / 4][v % 4] = sums[i][v];
+    if constexpr (parts(C) > 1) split.send_all(of_warp);
+    if constexpr (!is_grouped(C)) tile = schedule.at(item);
+    const int column = tile.column + consumer.first_block * kWeightRows + consumer.warp * kDirectRows;
+    if constexpr (parts(C) > 1) split.receive(of_warp);
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+      if (split.is_owner() && i < consumer.own_blocks)
+        store_sums<C>(consumer.p, of_warp[i], column + i * kWeightRows, tile);
+    if constexpr (is_grouped(C)) has_next = !tile.is_last;
+    if constexpr (parts(C) > 1) split.release(is_grouped(C) ? has_next : schedule.has(item + schedule.stride()));
+  }
+}
 
 }  // namespace tessera::gemm_weights

@@ -38,6 +38,14 @@ __device__ __forceinline__ unsigned sub_x2(unsigned a, unsigned b) {
   return difference;
 }
 
+// PTX ISA "add", PTX 1.0, sm_20. To the low word of a pair alone, which stays in its registers.
+__device__ __forceinline__ unsigned long long add_to_low(unsigned long long pair, unsigned more) {
+  asm("{\n.reg .b32 low, high;\nmov.b64 {low, high}, %0;\nadd.u32 low, low, %1;\nmov.b64 %0, {low, high};\n}"
+      : "+l"(pair)
+      : "r"(more));
+  return pair;
+}
+
 // PTX ISA "mov", PTX 1.0, sm_20. A half of a word in both: products and differences of pairs take it as it is, without
 // an instruction of the machine.
 template <int kHalf>

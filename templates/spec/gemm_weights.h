@@ -262,6 +262,14 @@ TESSERA_HD constexpr int direct_depth(const Config& c) {
   return depth;
 }
 
+// Teams of one block, but for groups, whose slots say which tile they are of: the steps of a lap of the ring of weights
+// are written one behind the other, so that slots are constants. And whether the ring of activations, which then holds
+// none that stay, has laps as long.
+TESSERA_HD constexpr bool has_laps(const Config& c) { return is_team(c) && !is_grouped(c) && blocks(c) == 1; }
+TESSERA_HD constexpr bool has_common_lap(const Config& c) {
+  return has_laps(c) && c.stages == direct_depth(c) * k_groups(c);
+}
+
 // mma.f16: whether the ring is so long that the weights' are not their deepest: one for activations that stay.
 TESSERA_HD constexpr bool keeps_activations(const Config& c) {
   return is_direct(c) && c.tile_m == 8 && !is_grouped(c) && direct_depth(c) < most_depth(c);
@@ -318,6 +326,7 @@ struct Barriers {
   BarrierRow fetched;  // [tile_n / 64], likewise: this CTA's parts of it were read; teams: [tile_n / 16]
   BarrierRow loaded;   // [rings()][direct_depth()], few rows
   BarrierRow emptied;  // likewise, of teams
+  BarrierRow early;    // [rings()], where teams have laps: the first half of the first slot, once
   int count = 0;       // of all
 };
 TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigned smem) {
@@ -330,6 +339,7 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.fetched = cursor.take(parts(c) > 1 ? units : 0);
   b.loaded = cursor.take(has_own_rings(c) ? rings(c) * direct_depth(c) : 0);
   b.emptied = cursor.take(is_team(c) ? rings(c) * direct_depth(c) : 0);
+  b.early = cursor.take(has_laps(c) ? rings(c) : 0);
   b.count = cursor.next.index;
   return b;
 }

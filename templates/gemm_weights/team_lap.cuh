@@ -1,0 +1,226 @@
+// A team with one block: as TeamConsumer (team.cuh), with fewer instructions, which are what takes the time with 16
+// rows and more. The steps of a lap of the ring of weights are written one behind the other, so that where a block
+// lies, and its barriers, are constants. Each of a panel's four instructions has a descriptor of its own, which is
+// moved on behind it: of one for all, each would be made once the instruction before had read it, and waited for.
+//
+// Where the ring of activations has laps as long (has_common_lap()), a round in which a group has no step takes a slot
+// of its weights too, so that both rings stay together.
+#pragma once
+
+#include "common/ring.cuh"
+#include "gemm/matmul.cuh"
+#include "gemm_weights/params.cuh"
+#include "gemm_weights/schedule.cuh"
+#include "gemm_weights/widen.cuh"
+#include "ptx/fence.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/pairs.cuh"
+#include "ptx/wgmma.cuh"
+#include "spec/gemm_weights.h"
+#include "spec/matrix_descriptor.h"
+
+namespace tessera::gemm_weights {
+
+template <Config C>
+struct LapConsumer {
+  static constexpr SmemLayout kLayout = smem_layout(C);
+  static constexpr Barriers kBarriers = barriers(C);
+  static constexpr int kLap = direct_depth(C);  // steps, of a slot each
+  static constexpr bool kHasCommonLap = has_common_lap(C);
+  static constexpr int kGroups = k_groups(C);
+  static constexpr int kTeamsOfGroup = teams_of_group(C);
+  static constexpr int kBlockBytes = weight_block_bytes(weights(C)), kSlotBytes = ring_slot_bytes(C);
+  static constexpr unsigned kPanelStep = panel_bytes(C) / 16;  // of a descriptor
+  using Mma = gemm::MmaOf<wgmma_shape(C)>;
+  using Sums = float[1][C.tile_m / 2];
+
+  const Params& p;
+  const unsigned smem;
+  Schedule<C, true> schedule{p};
+  // Taken from lane 0, so that the compiler knows one value for the warp.
+  const int team = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0) % 4;  // of the team
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = team / kTeamsOfGroup;
+  const int first_block = team % kTeamsOfGroup;
+  static constexpr int own_blocks = 1;
+  const int count = schedule.k_end - schedule.k_begin;  // of a tile, all groups
+  const int blocks_k = (p.k - 1) / kWeightDepth + 1;
+  const unsigned own = smem + kLayout.b.offset + team * kLap * kSlotBytes;
+  static constexpr unsigned long long kDescriptor = k_major_descriptor(0, C.tile_m, Swizzle::b128);
+  const unsigned low = static_cast<unsigned>(kDescriptor) + ((smem + kLayout.a.offset) >> 4);
+  common::RingPosition<C.stages> ring{0, 0};  // of activations: where the tile's slots begin
+  int step_of_lap = 0;                        // of weights: that is read next
+  unsigned parity = 0;                        // of that slot
+  // The assembler does not know that shared memory's addresses are small, nor this one: constants are added up.
+  const unsigned panel_step = kPanelStep | smem >> 31;
+  const unsigned end_of_slots = common::barrier_at<kBarriers.full>(smem, C.stages);
+
+  struct Descriptors {
+    unsigned long long of[kStepsOfHalf];
+
+    __device__ __forceinline__ void move(unsigned step) {
+#pragma unroll
+      for (int i = 0; i < kStepsOfHalf; ++i) of[i] = ptx::add_to_low(of[i], step);
+    }
+  };
+  // Where a tile stands.
+  struct Walk {
+    int step = 0;                             // of all groups'
+    common::RingPosition<C.stages> at{0, 0};  // of activations
+    unsigned previous = 0;                    // barrier of the activations of the step before
+    bool has_loaded = false;                  // all activations are there
+    bool is_resident = false;                 // they stay
+    int early = -1;                           // the step whose block comes in halves
+    int half = 0;                             // the step that has one block alone
+    Descriptors descriptors;
+    unsigned full = 0;  // barrier of the step's activations
+  };
+
+  __device__ __forceinline__ unsigned loaded(int slot) const {
+    return common::barrier_at<kBarriers.loaded>(smem, team * kLap + slot);
+  }
+  __device__ __forceinline__ unsigned emptied(int slot) const {
+    return common::barrier_at<kBarriers.emptied>(smem, team * kLap + slot);
+  }
+  template <int kSlot>
+  __device__ __forceinline__ PackedBlock<C> read_block() const {
+    ptx::mbarrier_wait_parity(loaded(kSlot), parity);
+    return PackedBlock<C>(own + kSlot * kSlotBytes);
+  }
+  // Of a tile. The launch's first block comes in halves, and its first parity is 0.
+  __device__ __forceinline__ PackedBlock<C> read_first(bool is_early) const {
+    const unsigned early = common::barrier_at<kBarriers.early>(smem, team);
+    ptx::mbarrier_wait_parity(is_early ? early : loaded(step_of_lap), parity);
+    return PackedBlock<C>(own + step_of_lap * kSlotBytes);
+  }
+  // To the next slot. This warp has all of this one in registers: what was read was widened and handed to wgmma.
+  template <int kSlot>
+  __device__ __forceinline__ void give_back() {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(emptied(kSlot));
+    if constexpr (kSlot + 1 == kLap) parity ^= 1;
+  }
+  __device__ __forceinline__ void release_slot(unsigned full) const {
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(common::empty_behind<C.stages>(full));
+  }
+
+  // Of 64 of k: a panel of the slot. The caller waits. Descriptors are `step` further on afterwards.
+  static __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4],
+                                               Descriptors& descriptors, unsigned step) {
+    ptx::wgmma_fence();
+    Mma::mma(sums, a, descriptors.of, 1);
+    ptx::wgmma_commit_group();
+    descriptors.move(step);
+  }
+
+  // Of the lap's step kStep. Descriptors are moved by `to_next` from the step's first panel.
+  template <int kStep>
+  __device__ __forceinline__ void take_block(Sums& sums, PackedBlock<C>& following, Walk& walk, unsigned to_next,
+                                             bool has_second) {
+    const bool has_next = walk.step + kGroups < count;
+    unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
+    PackedBlock<C> block = following;
+    block.template widen<0>(first);
+    issue(sums[0], first, walk.descriptors, panel_step);
+    ptx::wgmma_wait_group<1>();
+    if (!walk.is_resident && walk.step != group)
+      release_slot(kHasCommonLap ? walk.full + (kStep == 0 ? kLap - 1 : -1) * 8 * kGroups : walk.previous);
+    block.template widen<1>(second);
+    issue(sums[0], second, walk.descriptors, panel_step);
+    if (has_second) {
+      if (kStep == 0 && walk.step == walk.early) ptx::mbarrier_wait_parity(loaded(0), parity);
+      block = PackedBlock<C>(own + kStep * kSlotBytes + kBlockBytes);
+      ptx::wgmma_wait_group<1>();
+      block.template widen<0>(first);
+      issue(sums[0], first, walk.descriptors, panel_step);
+      ptx::wgmma_wait_group<1>();
+      block.template widen<1>(second);
+      issue(sums[0], second, walk.descriptors, to_next - 3 * kPanelStep);
+    } else {
+      walk.descriptors.move(to_next - 2 * kPanelStep);
+    }
+    give_back<kStep>();
+    if (has_next) following = read_block<(kStep + 1) % kLap>();
+    ptx::wgmma_wait_group<1>();
+  }
+  // The lap's step kStep; false where the tile has no further one.
+  template <int kStep>
+  __device__ __forceinline__ bool take_step(Sums& sums, PackedBlock<C>& following, Walk& walk) {
+    if (walk.step >= count) {
+      step_of_lap = kStep;
+      return false;
+    }
+    const unsigned full = walk.full;
+    const bool wraps = kHasCommonLap ? kStep == kLap - 1 : full + 8 * kGroups >= end_of_slots;
+    const unsigned to_next = kGroups * a_slot_bytes(C) / 16 - (wraps ? C.stages * a_slot_bytes(C) / 16 : 0);
+    if (kHasCommonLap || !walk.has_loaded) ptx::mbarrier_wait_parity(full, walk.at.parity);
+    const bool has_second = walk.step != walk.half;
+    take_block<kStep>(sums, following, walk, to_next, has_second);
+    walk.previous = full;
+    walk.step += kGroups;
+    walk.full += 8 * kGroups - (wraps ? 8 * C.stages : 0);
+    walk.at.parity ^= wraps ? 1 : 0;
+    return true;
+  }
+  // A round in which this group has no step.
+  __device__ __forceinline__ void pass_round(const Walk& walk) {
+    ptx::mbarrier_wait_parity(walk.full, walk.at.parity);
+    release_slot(walk.full);
+    if constexpr (kHasCommonLap) {
+      ptx::mbarrier_wait_parity(loaded(step_of_lap), parity);
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(emptied(step_of_lap));
+      if (step_of_lap == kLap - 1) parity ^= 1;
+      step_of_lap = (step_of_lap + 1) % kLap;
+    }
+  }
+
+  __device__ __forceinline__ void multiply(Sums& sums, Tile& /*of groups*/, bool has_loaded, int item) {
+    static_assert(kLap == 2 || kLap == 3, "steps are written out below");
+    const bool is_resident = schedule.is_resident();
+    if (is_resident) ring = {0, 0};
+#pragma unroll
+    for (int v = 0; v < C.tile_m / 2; ++v) sums[0][v] = 0.0f;
+    Mma::hold(sums[0]);
+    Walk walk;
+    walk.at = ring;
+    walk.at.slot += group;  // a tile's slots begin with a whole round
+    walk.step = group;
+#pragma unroll
+    for (int i = 0; i < kStepsOfHalf; ++i) {
+      const unsigned high = static_cast<unsigned>(kDescriptor >> 32) | (smem + i) >> 31;
+      const unsigned of_slot = low + walk.at.slot * (a_slot_bytes(C) / 16);
+      walk.descriptors.of[i] = static_cast<unsigned long long>(high) << 32 | (of_slot + 2 * i);
+    }
+    walk.full = common::barrier_at<kBarriers.full>(smem, walk.at.slot);
+    walk.has_loaded = has_loaded;
+    walk.is_resident = is_resident;
+    walk.half = blocks_k % 2 != 0 && schedule.k_end * step_blocks(C) > blocks_k ? count - 1 : -1;
+    if (walk.step < count) {
+      const bool is_first = item == schedule.first();
+      walk.early = is_first ? group : -1;
+      PackedBlock<C> following = read_first(is_first);
+      int from = step_of_lap;
+#pragma unroll 1
+      for (;;) {
+        if (from <= 0 && !take_step<0>(sums, following, walk)) break;
+        if (from <= 1 && !take_step<1>(sums, following, walk)) break;
+        if constexpr (kLap > 2) {
+          if (!take_step<2>(sums, following, walk)) break;
+        }
+        from = 0;
+      }
+      ptx::wgmma_wait_group<0>();
+      Mma::hold(sums[0]);
+      ptx::fence_proxy_async_shared();  // before the arrivals of the sums
+      if (!is_resident) release_slot(walk.previous);
+    }
+    // The last round may be without a step for this group.
+    if (!is_resident && walk.step < schedule.slots()) pass_round(walk);
+    if (!is_resident) ring.advance(schedule.slots());
+  }
+};
+
+}  // namespace tessera::gemm_weights
