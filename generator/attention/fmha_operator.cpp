@@ -38,6 +38,7 @@ constexpr double kSmallBoxOfAll = 0.954;  // the same where ragged queries see a
 constexpr double kThirdSlotGain = 1.004;  // where keys are looked up: loads have further to go ahead
 constexpr double kWholePagesGain = 1.02;  // and the slot is a page: chosen before 128 x 128, as fast where timed
 constexpr double kLastResort = 0.01;
+constexpr double kSpilled = kLastResort * kLastResort;  // behind what else nobody's default is
 constexpr double kUnlikely = 0.5;
 constexpr int kMostOfSplit = 184;  // registers for S, P and O of a thread
 
@@ -336,9 +337,11 @@ namespace {
 /// `cost`: fmha_cost, or less.
 double score_by(double (*cost)(const Config&, const Fmha&), const Config& config, const Fmha& asked) {
   const Fmha problem = fmha_of_one_sequence(asked);
-  double share = (spills(config) ? kLastResort : 1) * share_of_boxes(config) * share_of_slots(config);
+  const double spilled = spills(config) ? kSpilled : 1;
+  double share = spilled * share_of_boxes(config) * share_of_slots(config);
   if (fmha::has_whole_tiles(config) && fmha_may_be_step(problem)) share *= share_of_step(config, problem);
-  if (has_fmha_cost(problem)) return 1e6 / cost(config, problem) * (is_modelled(config) ? share : kLastResort);
+  if (has_fmha_cost(problem))
+    return 1e6 / cost(config, problem) * (is_modelled(config) ? share : spilled * kLastResort);
   return expected_share(config, problem.seqlen_k) * useful_work(config, problem) * share;
 }
 

@@ -50,9 +50,11 @@ TESSERA_HD constexpr int raw_stages_within(const Config& c, int bytes) {
 
 // Registers of a thread. Each quarter of an SM has 512 for a warp's lane and a share of the warps, which counts as the
 // largest: what the assembler takes at entry. Loading warps keep that; consumers get what widening warps leave.
-// With 48 some kernels spill, but two CTAs on an SM leave no more.
+// With 48 some kernels spill, but two CTAs on an SM leave no more. Where the warps find their part of dealt keys
+// themselves 56 are too few; with 64 consumers have as many.
 TESSERA_HD constexpr int widening_registers(const Config& c, int ctas) {
-  return ctas == 2 ? 48 : consumer_warpgroups(c) == 1 ? 88 : 56;
+  const bool finds_part = is_dealt(c) && !has_whole_tiles(c);
+  return ctas == 2 ? 48 : consumer_warpgroups(c) == 1 ? 88 : finds_part ? 64 : 56;
 }
 TESSERA_HD constexpr int entry_registers_of_widened(const Config& c, int ctas) {
   const int warps_of_quarter = static_cast<int>(ceil_div(ctas * num_threads(c) / 32, 4));

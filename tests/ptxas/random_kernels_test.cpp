@@ -191,6 +191,17 @@ struct Compiled {
   double seconds = 0;  ///< of a processor of the host of compile.md
 };
 
+/// Of any of its kernels: the merge of split keys is one too.
+std::string complaint_of(const Image& image) {
+  for (const EntryReport& entry : image.report.entries) {
+    if (entry.spill_load_bytes + entry.spill_store_bytes + entry.stack_bytes != 0)
+      return fmt::format("{}: {} bytes of spill stores, {} of loads, {} of stack", entry.name, entry.spill_store_bytes,
+                         entry.spill_load_bytes, entry.stack_bytes);
+  }
+  if (!image.report.notes.empty()) return image.report.notes.front();
+  return image.report.log.find("warning") != std::string::npos ? image.report.log : "";
+}
+
 Compiled compile(Compiler& compiler, const Problem& problem, double usual_slowdown, bool is_alone) {
   const Plan plan = make_plan(problem);
   Compiled compiled;
@@ -199,14 +210,7 @@ Compiled compile(Compiler& compiler, const Problem& problem, double usual_slowdo
   try {
     Image image;
     compiled.seconds = seconds_of_compile(compiler, bundle, &image) / usual_slowdown;
-    const EntryReport& entry = image.report.entries.at(0);
-    if (entry.spill_load_bytes + entry.spill_store_bytes + entry.stack_bytes != 0)
-      compiled.complaint = fmt::format("{} bytes of spill stores, {} of loads, {} of stack", entry.spill_store_bytes,
-                                       entry.spill_load_bytes, entry.stack_bytes);
-    else if (!image.report.notes.empty())
-      compiled.complaint = image.report.notes.front();
-    else if (image.report.log.find("warning") != std::string::npos)
-      compiled.complaint = image.report.log;
+    compiled.complaint = complaint_of(image);
     for (int trial = 0; is_alone && compiled.seconds >= 1 && trial < kTrials; ++trial) {
       const double before = slowdown(compiler);
       const double seconds = seconds_of_compile(compiler, bundle);
