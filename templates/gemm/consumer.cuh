@@ -278,9 +278,11 @@ struct Consumer {
     }
   }
 
-  // Whether the warpgroup has no rows of a tile: it leaves the tensor cores, and their power, to the others.
+  // Whether the warpgroup has no rows of a tile: it leaves the tensor cores, and their power, to the others. In turns
+  // with another one it multiplies zeros, as its turn and its place in the ring go on with what it does.
   __device__ __forceinline__ bool has_no_rows(const TileIndex& tile) const {
-    return joins_factors(C) && C.split_k == 1 && tile.row + first_block * kBlockRows >= tile.row_end;
+    return joins_factors(C) && !is_ping_pong(C) && C.split_k == 1 &&
+           tile.row + first_block * kBlockRows >= tile.row_end;
   }
   // The steps of such a tile.
   __device__ __forceinline__ void pass_over() {
