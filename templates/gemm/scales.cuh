@@ -1,8 +1,9 @@
 // Factors of blocks of 128, which the sums of a step are multiplied by.
 //
 // They lie in the slot of their step: one for each row, or four for each square, of four steps, of which the step's own
-// is read; or products of both operands' (joins_factors). A warp loads them, ahead like the operands. (Consumers that
-// read factors of squares from memory themselves, a step ahead, took a fifth longer on an H100.)
+// is read; or products of both operands' (joins_factors), which two warps make. A warp loads them, ahead like the
+// operands. (Consumers that read factors of squares from memory themselves, a step ahead, took a fifth longer on an
+// H100.)
 #pragma once
 
 #include "common/ring.cuh"
@@ -193,10 +194,10 @@ struct ScaleLoader {
   }
 };
 
-// The same warp where consumers find products of factors (joins_factors). Its lanes copy those of A, each for the rows
-// of four consumer threads, into a ring of their own, four steps ahead of the products, and have those of B for 32
-// steps in registers: once a slot is free they only have to be multiplied and written. Copies into the slot, which
-// begin when it is free, took products of 4,096 rows on an H200 several hundredths longer.
+// The warps where consumers find products of factors (joins_factors). Their lanes copy those of A, each for the rows of
+// four consumer threads, into a ring of their own, four steps ahead of the products, and have those of B for 32 steps
+// in registers: once a slot is free they only have to be multiplied and written. Copies into the slot, which begin when
+// it is free, took products of 4,096 rows on an H200 several hundredths longer.
 //
 // Two warps take tiles in turn: one copies the first factors of a tile while the other writes the last of the tile
 // before. (Consumers that read factors of a and b as they are, copied in bulk into the slots or a lap ahead of them,

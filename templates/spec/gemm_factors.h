@@ -1,5 +1,5 @@
 // Factors of blocks of a matrix product on Hopper (a_scale_block, b_scale_block), as a slot of its ring has them: how
-// many there are, and whether the warp that loads them leaves products of A's and B's.
+// many there are, and whether the warps that load them leave products of A's and B's.
 #pragma once
 
 #include "spec/gemm_config.h"
@@ -23,7 +23,7 @@ TESSERA_HD constexpr int scale_floats(ScaleBlock block, int extent) {
 TESSERA_HD constexpr int a_scale_floats(const Config& c) { return scale_floats(a_scale_block(c), c.tile_m); }
 TESSERA_HD constexpr int b_scale_floats(const Config& c) { return scale_floats(b_scale_block(c), c.tile_n); }
 
-// Whether the warp that loads factors multiplies those of rows of A by those of squares of B: consumers find products,
+// Whether the warps that load factors multiply those of rows of A by those of squares of B: consumers find products,
 // those of a thread beside each other. Large tiles of many rows: few need them sooner, and get copies into the slots.
 TESSERA_HD constexpr bool joins_factors(const Config& c) {
   return a_scale_block(c) == ScaleBlock::of_row && b_scale_block(c) == ScaleBlock::square && !is_gathered(c) &&
