@@ -38,6 +38,7 @@
 // those behind a sequence's last page are not read. With dealt keys, behind the valid lengths,
 //   float* partial_o    [2 * CTAs][min(64, rows of a sequence)][head_dim_v], un-normalised
 //   float* partial_sums [2 * CTAs][min(64, rows of a sequence)][2]: the reference times log2(e), the sum
+//   int* tails          [CTAs][2]: where joins_tails()
 // The kernel that merges has the same parameters, and behind them int num_ctas, the number of ranges.
 // Two pools of keys (kv_pools sparse_window), head_dim 576 or 512: each query has a list of rows of its own, and a
 // window; what is called a sequence above and below is a query then, whose rows are its heads, of any number. k

@@ -312,7 +312,14 @@ TEST_CASE("latent attention: no v, tiles of a sequence side by side") {
   CHECK(grid(0, 1, 4096) == 0);
   CHECK(grid(3, 0, 4096) == 0);
   CHECK(value_of(launch.steps.at(1).grid[0], 128, 1, 4096) == 65 * 2 * 4);
-  CHECK(value_of(launch.workspace.bytes, 128, 1, 4096) == 2 * 132 * 64 * 514 * 4);
+  // Parts of two slots a CTA, and behind them what each says of its tail.
+  constexpr std::int64_t kParts = 2 * 132 * 64 * 514 * 4;
+  CHECK(value_of(launch.workspace.bytes, 128, 1, 4096) == kParts + 132 * 8);
+  const auto& parameters = launch.steps.at(0).parameters;
+  const auto tails = std::find_if(parameters.begin(), parameters.end(),
+                                  [](const KernelParameter& parameter) { return parameter.name == "tails"; });
+  REQUIRE(tails != parameters.end());
+  CHECK(value_of(tails->offset_bytes, 128, 1, 4096) == kParts);
   const LaunchPlan paged = make_plan(latent({{"kv_layout", "paged"}, {"page_size", "64"}})).launch;
   CHECK(std::none_of(paged.sizes.begin(), paged.sizes.end(),
                      [](const SizeSpec& size) { return size.name.starts_with("v_"); }));
