@@ -38,7 +38,7 @@ constexpr double kSmallBoxOfAll = 0.954;  // the same where ragged queries see a
 constexpr double kThirdSlotGain = 1.004;  // where keys are looked up: loads have further to go ahead
 constexpr double kWholePagesGain = 1.02;  // and the slot is a page: chosen before 128 x 128, as fast where timed
 constexpr double kLastResort = 0.01;
-constexpr double kSpilled = kLastResort * kLastResort;  // behind what else nobody's default is
+constexpr double kSpilled = kLastResort * kLastResort;  // behind every other last resort
 constexpr double kUnlikely = 0.5;
 constexpr int kMostOfSplit = 184;  // registers for S, P and O of a thread
 

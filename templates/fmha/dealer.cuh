@@ -4,7 +4,7 @@
 // with as many blocks as its rows see, which only the lengths in memory tell. The row is cut into as many ranges as
 // there are CTAs, equal but for one block. So the grid is the same whatever the lengths are, and CTAs end at about the
 // same time. Of kernels that ask ahead the row is all of one head behind all of another, and each head's is cut at the
-// same places: cut_of_heads().
+// same places, into ranges that are up to an eighth longer than a share, but for the last ones: cut_of_heads().
 //
 // A tile that lies in one range is whole: its CTA normalises and stores it. One that is cut has a part in each range
 // that it reaches into. A CTA has at most two parts, one that begins its range and one that ends it, hence two slots
@@ -103,7 +103,8 @@ __device__ __forceinline__ int length_of_range(int total, int ctas) {
 // Kernels that ask ahead: where a CTA's range begins in the row, which is one head's blocks behind another's. Each head
 // has as many ranges as every other, cut at the same blocks: CTAs that run side by side read the keys of the same
 // tokens, each those of its head, and a page's lines are wanted at about the same time whatever the lengths are. Where
-// more than an eighth of the CTAs would be left without a range, the row is cut as one.
+// the division of CTAs among heads alone would leave more than an eighth of them without a range, the row is cut as
+// one.
 __device__ __forceinline__ int cut_of_heads(int blocks_of_head, int heads, int cta, int ctas) {
   const int of_all = blocks_of_head * heads, each = quotient(ctas, heads);
   if ((ctas - each * heads) * 8 > ctas) return min(length_of_range(of_all, ctas) * cta, of_all);

@@ -69,7 +69,8 @@ struct Consumer {
     if (threadIdx.x % 32 != 0) return;
     const unsigned empty = barrier_at<kBarriers.k_empty>(smem, block * kConsumers + index);
     ptx::mbarrier_arrive(empty);
-    // The other CTA's threads write there too.
+    // The other CTA's threads write there too, or its TMA. What threads of this one wrote there, P and zeros, went
+    // through a proxy fence to wgmma, whose reads have been waited for: it is not on its way any more.
     if constexpr (shares_keys(C)) ptx::mbarrier_arrive_cluster(ptx::mapa(empty, other_cta()));
   }
 

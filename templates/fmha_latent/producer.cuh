@@ -75,7 +75,7 @@ struct BlockLoad {
     }
   }
 
-  // To the L2 alone. The CTAs of a sequence's tiles, which all load the block, have some of its panels each.
+  // To the L2 alone. The CTAs of a sequence's tiles, which all read the block, have some of its panels each.
   __device__ __forceinline__ void prefetch(int first_key, int page, int tile, int tiles) const {
     if constexpr (!prefetches(C)) return;
     if (lane() >= kBoxes || page < 0 || first_key + lane() * kBoxKeys >= keys) return;
