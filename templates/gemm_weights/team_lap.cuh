@@ -119,14 +119,14 @@ struct LapConsumer {
   template <int kStep>
   __device__ __forceinline__ void take_block(Sums& sums, PackedBlock<C>& following, Walk& walk, unsigned to_next,
                                              bool has_second) {
+    constexpr unsigned kToPrevious = static_cast<unsigned>((kStep == 0 ? kLap - 1 : -1) * 8 * kGroups);  // barrier
     const bool has_next = walk.step + kGroups < count;
     unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
     PackedBlock<C> block = following;
     block.template widen<0>(first);
     issue(sums[0], first, walk.descriptors, panel_step);
     ptx::wgmma_wait_group<1>();
-    if (!walk.is_resident && walk.step != group)
-      release_slot(kHasCommonLap ? walk.full + (kStep == 0 ? kLap - 1 : -1) * 8 * kGroups : walk.previous);
+    if (!walk.is_resident && walk.step != group) release_slot(kHasCommonLap ? walk.full + kToPrevious : walk.previous);
     block.template widen<1>(second);
     issue(sums[0], second, walk.descriptors, panel_step);
     if (has_second) {
@@ -154,13 +154,14 @@ struct LapConsumer {
     }
     const unsigned full = walk.full;
     const bool wraps = kHasCommonLap ? kStep == kLap - 1 : full + 8 * kGroups >= end_of_slots;
-    const unsigned to_next = kGroups * a_slot_bytes(C) / 16 - (wraps ? C.stages * a_slot_bytes(C) / 16 : 0);
+    const int slots = kGroups - (wraps ? C.stages : 0);
+    const unsigned to_next = static_cast<unsigned>(slots * a_slot_bytes(C) / 16);
     if (kHasCommonLap || !walk.has_loaded) ptx::mbarrier_wait_parity(full, walk.at.parity);
     const bool has_second = walk.step != walk.half;
     take_block<kStep>(sums, following, walk, to_next, has_second);
     walk.previous = full;
     walk.step += kGroups;
-    walk.full += 8 * kGroups - (wraps ? 8 * C.stages : 0);
+    walk.full += static_cast<unsigned>(8 * slots);
     walk.at.parity ^= wraps ? 1 : 0;
     return true;
   }
