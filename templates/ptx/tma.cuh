@@ -70,17 +70,6 @@ __device__ __forceinline__ void tma_load_5d(unsigned destination, const TensorMa
       : "memory");
 }
 
-// PTX ISA "cp.async.bulk.tensor", PTX 8.0, sm_90. To the same offset in each CTA of the cluster that `ctas` has a bit
-// for; completes on the barrier at that offset there.
-__device__ __forceinline__ void tma_load_5d_multicast(unsigned destination, const TensorMap& map, unsigned barrier,
-                                                      unsigned short ctas, int c0, int c1, int c2, int c3, int c4) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(destination),
-      "l"(&map), "r"(barrier), "h"(ctas), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
-      : "memory");
-}
-
 // What createpolicy makes for a fraction of 1: lines that were read leave the L2 before all others. (The encoding is
 // that of createpolicy.fractional.L2::evict_first on sm_90; a policy is a hint, so a wrong one would cost time alone.)
 inline constexpr unsigned long long kEvictFirst = 0x12F0000000000000ull;
@@ -192,6 +181,17 @@ __device__ __forceinline__ void tma_load_5d_with_policy(unsigned destination, co
       "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(destination),
       "l"(&map), "r"(barrier), "l"(policy), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
+// PTX ISA "cp.async.bulk.tensor", PTX 8.0, sm_90. To the same offset in each CTA of the cluster that `ctas` has a bit
+// for; completes on the barrier at that offset there.
+__device__ __forceinline__ void tma_load_5d_multicast(unsigned destination, const TensorMap& map, unsigned barrier,
+                                                      unsigned short ctas, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "h"(ctas), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
 
