@@ -45,29 +45,6 @@ __global__ void one(const unsigned* from, unsigned* to, long mask, U64* life, in
   }
 }
 
-double median_us(int times, bool overwrites, auto&& f) {
-  static cudaEvent_t begin = nullptr, end = nullptr;
-  static void* other = nullptr;
-  if (begin == nullptr) {
-    CHECK(cudaEventCreate(&begin));
-    CHECK(cudaEventCreate(&end));
-    CHECK(cudaMalloc(&other, 120 << 20));
-  }
-  std::vector<float> all;
-  for (int i = 0; i < times + 1; ++i) {
-    if (overwrites) CHECK(cudaMemset(other, i, 120 << 20));
-    CHECK(cudaEventRecord(begin));
-    f();
-    CHECK(cudaEventRecord(end));
-    CHECK(cudaEventSynchronize(end));
-    float ms = 0;
-    CHECK(cudaEventElapsedTime(&ms, begin, end));
-    if (i > 0) all.push_back(ms * 1000);
-  }
-  std::sort(all.begin(), all.end());
-  return all[all.size() / 2];
-}
-
 template <Doing what>
 void time_one(int threads, bool is_in_l2) {
   const long mask = is_in_l2 ? (1L << 21) - 1 : kWords - 1;  // 8 MiB

@@ -1,11 +1,13 @@
 // What the programs of this folder share: a check of calls, clocks, addresses of shared memory, numbers that look
-// random.
+// random, the median time of launches.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 // Of the runtime or of the driver: says the error's number.
 #define CHECK(x)                                                    \
@@ -36,4 +38,29 @@ __device__ __forceinline__ unsigned smem_of(const void* p) {
 __device__ __forceinline__ unsigned mix(unsigned x) {
   x ^= x >> 16, x *= 0x7feb352d, x ^= x >> 15, x *= 0x846ca68b, x ^= x >> 16;
   return x;
+}
+
+// Microseconds of what `f` launches, the first of times + 1 left out; the L2 overwritten before each, or not.
+template <class F>
+double median_us(int times, bool overwrites, F&& f) {
+  static cudaEvent_t begin = nullptr, end = nullptr;
+  static void* other = nullptr;
+  if (begin == nullptr) {
+    CHECK(cudaEventCreate(&begin));
+    CHECK(cudaEventCreate(&end));
+    CHECK(cudaMalloc(&other, 120 << 20));
+  }
+  std::vector<float> all;
+  for (int i = 0; i < times + 1; ++i) {
+    if (overwrites) CHECK(cudaMemset(other, i, 120 << 20));
+    CHECK(cudaEventRecord(begin));
+    f();
+    CHECK(cudaEventRecord(end));
+    CHECK(cudaEventSynchronize(end));
+    float ms = 0;
+    CHECK(cudaEventElapsedTime(&ms, begin, end));
+    if (i > 0) all.push_back(ms * 1000);
+  }
+  std::sort(all.begin(), all.end());
+  return all[all.size() / 2];
 }

@@ -442,30 +442,6 @@ __global__ void write_all(uint4* p, long count) {
 }
 __global__ void nothing() {}
 
-template <class F>
-double median_us(int times, bool overwrites, F&& f) {
-  static cudaEvent_t begin = nullptr, end = nullptr;
-  static void* other = nullptr;
-  if (begin == nullptr) {
-    CHECK(cudaEventCreate(&begin));
-    CHECK(cudaEventCreate(&end));
-    CHECK(cudaMalloc(&other, 120 << 20));
-  }
-  std::vector<float> all;
-  for (int i = 0; i < times + 1; ++i) {
-    if (overwrites) CHECK(cudaMemset(other, i, 120 << 20));
-    CHECK(cudaEventRecord(begin));
-    f();
-    CHECK(cudaEventRecord(end));
-    CHECK(cudaEventSynchronize(end));
-    float ms = 0;
-    CHECK(cudaEventElapsedTime(&ms, begin, end));
-    if (i > 0) all.push_back(ms * 1000);
-  }
-  std::sort(all.begin(), all.end());
-  return all[all.size() / 2];
-}
-
 }  // namespace
 
 int main() {
