@@ -86,8 +86,10 @@ void Parser::parse_top_level() {
   parse_linkage();
 }
 
+// Behind another module: the kernels of one image are found together. Files count on from those of the module before.
 void Parser::parse_version() {
   take();
+  for (const syntax::SourceFile& file : module_.files) first_file_ = std::max(first_file_, file.index + 1);
   const Token token = take();  // "9.0" is one decimal number
   const std::size_t dot = token.text.find('.');
   if (token.kind != TokenKind::real64 || dot == std::string_view::npos) fail(token, "expected a version such as 9.0");
@@ -106,7 +108,7 @@ void Parser::parse_file() {
   take();
   const auto index = expect_integer("a file index");
   if (peek().kind != TokenKind::string) fail(peek(), "expected a file name in quotes");
-  module_.files.push_back({static_cast<int>(index), take().text});
+  module_.files.push_back({first_file_ + static_cast<int>(index), take().text});
   while (accept(",")) expect_integer("a time stamp or a size");
 }
 

@@ -226,7 +226,7 @@ void Parser::parse_registers(syntax::Function& function) {
 
 // .loc file line column [, function_name label[+n]] [, inlined_at file line column]: no semicolon ends it.
 void Parser::parse_loc() {
-  loc_file_ = static_cast<int>(expect_integer("a file index"));
+  loc_file_ = first_file_ + static_cast<int>(expect_integer("a file index"));
   loc_line_ = static_cast<int>(expect_integer("a line"));
   const int column = static_cast<int>(expect_integer("a column"));
   loc_caller_ = -1;
@@ -236,7 +236,7 @@ void Parser::parse_loc() {
       parse_displacement();
     } else if (accept("inlined_at")) {
       std::array<int, 3> at{};
-      at[0] = static_cast<int>(expect_integer("a file index"));
+      at[0] = first_file_ + static_cast<int>(expect_integer("a file index"));
       at[1] = static_cast<int>(expect_integer("a line"));
       at[2] = static_cast<int>(expect_integer("a column"));
       loc_caller_ = caller_at(at);

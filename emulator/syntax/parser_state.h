@@ -74,6 +74,7 @@ class Parser {
   std::vector<Diagnostic>& diagnostics_;
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
+  int first_file_ = 0;  // of the module, among the files of all
   int loc_file_ = 0;
   int loc_line_ = 0;
   int loc_caller_ = -1;
