@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tessera/image.h"
 
 namespace tessera {
@@ -60,6 +63,16 @@ std::size_t parameter_bytes(ParameterKind kind) noexcept {
       return 4;
   }
   return 0;
+}
+
+void add_merge(Image& image, Image merge) {
+  image.merge = {std::move(merge.ptx), std::move(merge.cubin)};
+  CompileReport& report = image.report;
+  report.log += merge.report.log;
+  report.entries.insert(report.entries.end(), merge.report.entries.begin(), merge.report.entries.end());
+  for (std::string& note : merge.report.notes)
+    if (std::find(report.notes.begin(), report.notes.end(), note) == report.notes.end())
+      report.notes.push_back(std::move(note));
 }
 
 std::string CompilerIdentity::to_string() const {

@@ -16,6 +16,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMaxText = 4096;  // characters of a help text or message
+constexpr std::string_view kMergeCubin = "merge.cubin";
 
 // --- writing
 
@@ -84,13 +85,15 @@ OrderedJson parameter_json(const KernelParameter& parameter) {
 OrderedJson step_json(const LaunchStep& step) {
   OrderedJson parameters = OrderedJson::array();
   for (const KernelParameter& parameter : step.parameters) parameters.push_back(parameter_json(parameter));
-  return {{"entry", step.entry},
-          {"grid", expressions_json(step.grid)},
-          {"block", step.block},
-          {"cluster", step.cluster},
-          {"dynamic_smem_bytes", step.dynamic_smem_bytes},
-          {"programmatic_stream_serialization", step.programmatic_stream_serialization},
-          {"parameters", std::move(parameters)}};
+  OrderedJson json{{"entry", step.entry}};
+  if (step.is_merge) json["cubin"] = kMergeCubin;
+  json.update({{"grid", expressions_json(step.grid)},
+               {"block", step.block},
+               {"cluster", step.cluster},
+               {"dynamic_smem_bytes", step.dynamic_smem_bytes},
+               {"programmatic_stream_serialization", step.programmatic_stream_serialization},
+               {"parameters", std::move(parameters)}});
+  return json;
 }
 
 template <class List, class Writer>
@@ -282,9 +285,15 @@ KernelParameter read_parameter(const JsonValue& value) {
 
 LaunchStep read_step(const JsonValue& value) {
   value.check_keys(
-      {"entry", "grid", "block", "cluster", "dynamic_smem_bytes", "programmatic_stream_serialization", "parameters"});
+      {"entry", "grid", "block", "cluster", "dynamic_smem_bytes", "programmatic_stream_serialization", "parameters"},
+      {"cubin"});
   LaunchStep step;
   step.entry = member(value, "entry", read_string);
+  if (value.has("cubin")) {
+    const JsonValue cubin = value.at("cubin");
+    step.is_merge = cubin.as_string() == kMergeCubin;
+    if (!step.is_merge) cubin.fail(fmt::format("\"{}\" is not known: \"{}\" is", cubin.as_string(), kMergeCubin));
+  }
   step.grid = member_triple(value, "grid", read_expression);
   step.block = member_triple(value, "block", read_u32);
   step.cluster = member_triple(value, "cluster", read_u32);
@@ -303,8 +312,14 @@ void check_version(const JsonValue& launch, std::string_view key, int known) {
 
 }  // namespace
 
+int plan_version(const LaunchPlan& plan) noexcept {
+  for (const LaunchStep& step : plan.steps)
+    if (step.is_merge) return 2;
+  return 1;
+}
+
 OrderedJson to_json(const LaunchPlan& plan) {
-  return {{"version", kPlanVersion},
+  return {{"version", plan_version(plan)},
           {"expression_version", kExpressionVersion},
           {"op", plan.op},
           {"arch", plan.arch},

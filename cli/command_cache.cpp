@@ -263,8 +263,11 @@ class CacheCommand final : public Command {
       }
       return kOk;
     };
-    if (wants_ptx_) return print_part("ptx", details.ptx);
-    if (wants_sass_) return print_part("sass", disassemble(details.cubin));
+    // Of both kernels, one behind the other.
+    if (wants_ptx_) return print_part("ptx", details.ptx + details.merge.ptx);
+    if (wants_sass_)
+      return print_part(
+          "sass", disassemble(details.cubin) + (details.merge.cubin.empty() ? "" : disassemble(details.merge.cubin)));
     if (wants_log_) return print_part("log", details.report.log);
     if (wants_plan_) return print_part("plan", details.plan_json);
     if (wants_source_) return print_part("source", details.source);
@@ -273,6 +276,10 @@ class CacheCommand final : public Command {
     json["compile_ms"] = details.report.compile_ms;
     json["cubin_bytes"] = details.cubin.size();
     json["ptx_bytes"] = details.ptx.size();
+    if (!details.merge.cubin.empty()) {
+      json["merge_cubin_bytes"] = details.merge.cubin.size();
+      json["merge_ptx_bytes"] = details.merge.ptx.size();
+    }
     json["notes"] = details.report.notes;
     OrderedJson kernels = OrderedJson::array();
     for (const EntryReport& report : details.report.entries)

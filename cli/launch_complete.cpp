@@ -143,7 +143,7 @@ void complete_steps(OrderedJson& launch, const LaunchFileDefaults& defaults) {
 
 OrderedJson complete_launch(OrderedJson launch, const LaunchFileDefaults& defaults) {
   if (!launch.is_object()) return launch;
-  set_default(launch, "version", kPlanVersion);
+  set_default(launch, "version", 1);
   set_default(launch, "expression_version", kExpressionVersion);
   set_default(launch, "op", "kernel");
   set_default(launch, "arch", defaults.arch);

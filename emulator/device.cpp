@@ -300,8 +300,11 @@ bool EmulatedDevice::is_allocated(DevicePointer pointer, std::size_t bytes) cons
 }
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
-  if (image.ptx.empty()) throw Error(ErrorKind::device, "emulator: the image holds no PTX");
-  return load_ptx(image.ptx, "kernel.ptx");
+  if (image.ptx.empty() || (image.merge.ptx.empty() && !image.merge.cubin.empty()))
+    throw Error(ErrorKind::device, "emulator: the image holds no PTX");
+  std::unique_ptr<LoadedImage> loaded = load_ptx(image.ptx, "kernel.ptx");
+  if (!image.merge.ptx.empty()) static_cast<EmulatedImage&>(*loaded).set_merge(load_ptx(image.merge.ptx, "merge.ptx"));
+  return loaded;
 }
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std::string_view file) {

@@ -54,6 +54,7 @@ class EmulatedImage final : public LoadedImage {
       if (!problems.empty()) throw_diagnostics(ErrorKind::compile, problems);
       return {reinterpret_cast<std::uintptr_t>(&it->second)};
     }
+    if (merge_ != nullptr && static_cast<EmulatedImage&>(*merge_).entries_.contains(name)) return merge_->entry(name);
     std::string names;
     for (const auto& [known, entry] : entries_) names += (names.empty() ? "" : ", ") + known;
     throw Error(ErrorKind::device, fmt::format("emulator: the image has no kernel '{}'; it has: {}", name, names));
@@ -73,6 +74,8 @@ class EmulatedImage final : public LoadedImage {
                                                  bytes, loaded.entry->name, most));
     loaded.max_dynamic_smem = std::max(loaded.max_dynamic_smem, bytes);
   }
+  /// Another image, whose kernels are found behind this one's.
+  void set_merge(std::unique_ptr<LoadedImage> merge) { merge_ = std::move(merge); }
   DeviceVariable variable(std::string_view name) const {
     for (const ModuleVariable& known : program_->variables)
       if (known.name == name) return {known.address, known.bytes};
@@ -84,6 +87,7 @@ class EmulatedImage final : public LoadedImage {
   std::weak_ptr<GlobalMemory> memory_;  // goes with the device: kernels that a host keeps do not hold it
   std::int64_t max_smem_ = 0;
   std::map<std::string, LoadedEntry, std::less<>> entries_;
+  std::unique_ptr<LoadedImage> merge_;  // an EmulatedImage
 };
 
 }  // namespace tessera::emulator

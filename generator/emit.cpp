@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
 
 #include "generator/include_scan.h"
 #include "tessera/plan.h"
@@ -23,11 +26,30 @@ const std::vector<std::string>& compile_options() {
 /// The sources of a plan, and after its headers those that stand in for templates.
 PlanSources sources_of(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
   PlanSources sources = plan.sources(plan);
-  sources.headers.insert(sources.headers.end(), template_overrides.begin(), template_overrides.end());
+  for (std::vector<SourceFile>* headers : {&sources.headers, &sources.merge_headers})
+    headers->insert(headers->end(), template_overrides.begin(), template_overrides.end());
   return sources;
 }
 
-std::string program_path(const Plan& plan) { return fmt::format("/tessera/{}/entry.cu", plan.op); }
+constexpr std::string_view kEntry = "entry.cu", kMerge = "merge.cu";
+std::string program_path(const Plan& plan, std::string_view unit) {
+  return fmt::format("/tessera/{}/{}", plan.op, unit);
+}
+
+SourceBundle bundle_of(const Plan& plan, std::string_view unit, std::string text,
+                       const std::vector<SourceFile>& headers) {
+  SourceBundle bundle;
+  bundle.program = program_path(plan, unit);
+  bundle.text = std::move(text);
+  bundle.headers = transitive_headers(bundle.program, bundle.text, headers);
+  std::sort(bundle.headers.begin(), bundle.headers.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  bundle.arch = plan.arch.to_string();
+  bundle.options = compile_options();
+  for (const LaunchStep& step : plan.launch.steps)
+    if (step.is_merge == (unit == kMerge)) bundle.entries.push_back(step.entry);
+  return bundle;
+}
 
 /// The text without #include "..." and #pragma once lines, and without blank lines at its ends.
 std::string inlined(std::string_view text) {
@@ -50,15 +72,10 @@ std::string inlined(std::string_view text) {
 
 SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
   PlanSources sources = sources_of(plan, template_overrides);
-  SourceBundle bundle;
-  bundle.program = program_path(plan);
-  bundle.text = std::move(sources.entry);
-  bundle.headers = transitive_headers(bundle.program, bundle.text, sources.headers);
-  std::sort(bundle.headers.begin(), bundle.headers.end(),
-            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
-  bundle.arch = plan.arch.to_string();
-  bundle.options = compile_options();
-  for (const LaunchStep& step : plan.launch.steps) bundle.entries.push_back(step.entry);
+  SourceBundle bundle = bundle_of(plan, kEntry, std::move(sources.entry), sources.headers);
+  if (!sources.merge.empty())
+    bundle.merge =
+        std::make_shared<const SourceBundle>(bundle_of(plan, kMerge, std::move(sources.merge), sources.merge_headers));
   return bundle;
 }
 
@@ -70,9 +87,14 @@ std::string emit_single_file(const Plan& plan, const std::vector<SourceFile>& te
     text += fmt::format("\n// ---- {} {}\n\n", name, std::string(std::max<std::size_t>(4, 112 - name.size()), '-'));
     text += inlined(source);
   };
-  for (const SourceFile& header : transitive_headers(program_path(plan), sources.entry, sources.headers))
-    part(header.path, header.text);
-  part("entry.cu", sources.entry);
+  std::set<std::string> written;
+  const auto unit = [&](std::string_view name, const std::string& source, const std::vector<SourceFile>& headers) {
+    for (const SourceFile& header : transitive_headers(program_path(plan, name), source, headers))
+      if (written.insert(header.path).second) part(header.path, header.text);
+    part(name, source);
+  };
+  unit(kEntry, sources.entry, sources.headers);
+  if (!sources.merge.empty()) unit(kMerge, sources.merge, sources.merge_headers);
   return text;
 }
 

@@ -93,10 +93,10 @@ OrderedJson to_json(const Plan& plan, bool with_rejected) {
   OrderedJson config;
   for (const ConfigField& field : plan.fields)
     std::visit([&](const auto& value) { config[field.name] = value; }, field.typed);
-  OrderedJson json{{"version", kPlanVersion},         {"op", plan.op},
-                   {"arch", plan.arch.to_string()},   {"kernel", plan.kernel},
-                   {"config", std::move(config)},     {"mma_kind", plan.mma_kind},
-                   {"operands", operands_json(plan)}, {"smem", smem_json(plan)},
+  OrderedJson json{{"version", plan_version(plan.launch)}, {"op", plan.op},
+                   {"arch", plan.arch.to_string()},        {"kernel", plan.kernel},
+                   {"config", std::move(config)},          {"mma_kind", plan.mma_kind},
+                   {"operands", operands_json(plan)},      {"smem", smem_json(plan)},
                    {"smem_bytes", plan.smem_bytes}};
   if (plan.tmem_columns > 0) {
     json["tmem"] = tmem_json(plan);
@@ -115,5 +115,9 @@ OrderedJson to_json(const Plan& plan, bool with_rejected) {
 }
 
 std::string plan_json(const Plan& plan) { return json_text(to_json(plan, false)); }
+
+std::string merge_plan_json(const std::string& op, const std::string& arch, const std::string& kernel) {
+  return json_text({{"version", 2}, {"op", op}, {"arch", arch}, {"kernel", kernel}});
+}
 
 }  // namespace tessera

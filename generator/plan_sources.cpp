@@ -1,5 +1,7 @@
 #include "generator/plan_sources.h"
 
+#include <utility>
+
 namespace tessera {
 
 namespace {
@@ -32,16 +34,21 @@ std::string entry_function(const LaunchStep& step, const LaunchPlan& launch, con
                      step.entry, fmt::join(parameters, ",\n        "), call);
 }
 
+SourceFile config_value(std::string path, std::string_view kernel, std::string_view templates, std::string_view name,
+                        const std::string& initialisers) {
+  return {std::move(path), fmt::format("// Generated: the Config of {0}.\n"
+                                       "#pragma once\n\n"
+                                       "#include \"spec/{1}.h\"\n\n"
+                                       "namespace tessera::{1} {{\n\n"
+                                       "inline constexpr Config {3}{{\n{2}}};\n\n"
+                                       "}}  // namespace tessera::{1}\n",
+                                       kernel, templates, initialisers, name)};
+}
+
 }  // namespace
 
 SourceFile config_header(std::string_view kernel, std::string_view templates, const std::string& initialisers) {
-  return {"config.cuh", fmt::format("// Generated: the Config of {0}.\n"
-                                    "#pragma once\n\n"
-                                    "#include \"spec/{1}.h\"\n\n"
-                                    "namespace tessera::{1} {{\n\n"
-                                    "inline constexpr Config kConfig{{\n{2}}};\n\n"
-                                    "}}  // namespace tessera::{1}\n",
-                                    kernel, templates, initialisers)};
+  return config_value("config.cuh", kernel, templates, "kConfig", initialisers);
 }
 
 std::string entry_source(const LaunchPlan& launch, std::string_view templates, const std::vector<SourceFile>& generated,
@@ -56,11 +63,23 @@ std::string entry_source(const LaunchPlan& launch, std::string_view templates, c
       "// What its parameters mean and how it is launched: spec/{1}.h.\n"
       "{2}\n"
       "using tessera::{1}::kConfig;\n",
-      launch.steps.back().entry, templates, includes);
+      launch.steps.back().is_merge ? launch.steps.front().entry : launch.steps.back().entry, templates, includes);
   if (!launch.tensor_maps.empty()) text += "using tessera::ptx::TensorMap;\n";
   for (std::size_t i = 0; i < calls.size(); ++i)
-    text += "\n" + entry_function(launch.steps[i], launch, bounds, calls[i]);
+    if (!launch.steps[i].is_merge) text += "\n" + entry_function(launch.steps[i], launch, bounds, calls[i]);
   return text;
+}
+
+void add_merge(const LaunchStep& step, const LaunchPlan& launch, std::string_view templates, const MergeCode& code,
+               const std::string& call, PlanSources& sources) {
+  sources.merge = fmt::format(
+      "// Generated: the entry of {0}.\n"
+      "#include \"merge_config.cuh\"\n"
+      "#include \"{1}\"\n\n"
+      "using tessera::{2}::kMergeConfig;\n\n{3}",
+      step.entry, code.header, templates, entry_function(step, launch, fmt::format("{}", step.block[0]), call));
+  sources.merge_headers.push_back(
+      config_value("merge_config.cuh", step.entry, templates, "kMergeConfig", code.initialisers));
 }
 
 }  // namespace tessera

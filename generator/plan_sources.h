@@ -21,7 +21,17 @@ namespace tessera {
 
 /// config.cuh: the fields' initialisers as one value of the templates' Config.
 SourceFile config_header(std::string_view kernel, std::string_view templates, const std::string& initialisers);
-/// The translation unit: one entry for each step of the launch, whose body is that step's call.
+
+/// What an operator says of a merge, a kernel that others share: the template that its translation unit includes, and
+/// its own Config.
+struct MergeCode {
+  std::string_view header;
+  std::string initialisers;
+};
+/// Its translation unit and merge_config.cuh.
+void add_merge(const LaunchStep& step, const LaunchPlan& launch, std::string_view templates, const MergeCode& code,
+               const std::string& call, PlanSources& sources);
+/// The translation unit: one entry for each step of the launch but a merge, whose body is that step's call.
 std::string entry_source(const LaunchPlan& launch, std::string_view templates, const std::vector<SourceFile>& generated,
                          const std::string& bounds, const std::vector<std::string>& calls);
 
@@ -90,6 +100,11 @@ PlanSources sources_of(const typename Operator::Config& config, std::string_view
   sources.headers = Operator::generated_headers(config);
   sources.entry = entry_source(launch, templates_of<Operator>(), sources.headers, Operator::launch_bounds(), calls);
   sources.headers.push_back(config_header(kernel, templates_of<Operator>(), initialisers));
+  if constexpr (requires { Operator::merge_code(config); }) {
+    for (std::size_t i = 0; i < launch.steps.size(); ++i)
+      if (launch.steps[i].is_merge)
+        add_merge(launch.steps[i], launch, templates_of<Operator>(), Operator::merge_code(config), calls[i], sources);
+  }
   return sources;
 }
 

@@ -39,6 +39,7 @@ Pointer to_entry(ReadEntry&& read, const CacheFolder& folder, EntryParts parts) 
   entry->image.report = std::move(read.record.report);
   entry->image.cubin = std::move(read.cubin);
   entry->image.ptx = std::move(read.ptx);
+  entry->image.merge = {std::move(read.merge_ptx), std::move(read.merge_cubin)};
   entry->has_ptx = parts != EntryParts::code;
   entry->folder = folder.entry_path(entry->keys);
   entry->tier = folder.is_writable() ? CacheTier::user : CacheTier::system;
@@ -52,14 +53,21 @@ std::string_view to_string(CacheTier tier) noexcept {
   return kNames[static_cast<std::size_t>(tier)];
 }
 
-std::string CacheEntry::read_ptx() const {
-  if (has_ptx) return image.ptx;
+std::string CacheEntry::read_ptx() const { return whole_image().ptx; }
+
+Image CacheEntry::whole_image() const {
+  if (has_ptx) return image;
   const Files files;
   const std::filesystem::path version = folder.parent_path().parent_path().parent_path();
   const Descriptor root(files, files.open_root(version.parent_path().string()));
   const Descriptor base(files, files.open_folder(root.get(), version.filename().string()));
   ReadEntry read = read_entry(files, base.get(), keys, EntryParts::code_and_ptx, true);
-  if (read.verdict == ReadVerdict::ok) return std::move(read.ptx);
+  if (read.verdict == ReadVerdict::ok) {
+    Image whole = image;
+    whole.ptx = std::move(read.ptx);
+    whole.merge.ptx = std::move(read.merge_ptx);
+    return whole;
+  }
   throw Error(ErrorKind::io,
               fmt::format("cache entry {}: its PTX cannot be read any more ({}); ask the cache again", folder.string(),
                           read.verdict == ReadVerdict::absent ? "it was removed" : read.reason));
@@ -156,9 +164,13 @@ Pointer Cache::State::find_remote(const CacheRequest& request, remote::Turn* tur
   entry->kernel = found->record.kernel;
   entry->plan_json = found->plan_json;
   entry->image.report = found->record.report;
-  const auto bytes = std::as_bytes(std::span(found->cubin));
-  entry->image.cubin.assign(bytes.begin(), bytes.end());
+  const auto bytes_of = [](const std::string& text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  entry->image.cubin = bytes_of(found->cubin);
   entry->image.ptx = found->ptx;
+  entry->image.merge = {found->merge_ptx, bytes_of(found->merge_cubin)};
   entry->folder = publish(found->encoded());
   entry->tier = CacheTier::remote;
   return entry;
@@ -352,8 +364,10 @@ bool Cache::push(const CacheRequest& request) {
     EncodedEntry encoded;
     encoded.record = read->record;
     encoded.compile_json = read->compile_json;
-    encoded.cubin = {reinterpret_cast<const char*>(read->cubin.data()), read->cubin.size()};
+    encoded.cubin = view_of(read->cubin);
     encoded.ptx = read->ptx;
+    encoded.merge_cubin = view_of(read->merge_cubin);
+    encoded.merge_ptx = read->merge_ptx;
     encoded.plan = read->plan_json;
     encoded.source = read->source;
     return state_->store_remotely(encoded, request.stop);

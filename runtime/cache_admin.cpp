@@ -158,6 +158,7 @@ CacheDetails show_cache_entry(const CacheOptions& options, const std::string& ke
   details.ptx = std::move(read.ptx);
   details.source = std::move(read.source);
   details.cubin = std::move(read.cubin);
+  details.merge = {std::move(read.merge_ptx), std::move(read.merge_cubin)};
   return details;
 }
 

@@ -1,8 +1,10 @@
 // Entries in one file: a tar (ustar) compressed with zstd, so that `tar --zstd -tf` lists it and `-x` unpacks a folder
 // that serves as a cache.
 //
-//   v1/<aa>/<source key>/<entry key>/{compile.json,kernel.cubin,kernel.ptx,plan.json[,source.cu]}   sorted
-//   manifest.json                                                                                   last
+//   v1/<aa>/<source key>/<entry
+//   key>/{compile.json,kernel.cubin,kernel.ptx[,merge.cubin,merge.ptx],plan.json[,source.cu]} manifest.json
+//
+// Entries are sorted, the manifest is last.
 //
 // The same entries give the same bytes (with the same libzstd): no time, no owner, no order of writing; of compile.json
 // the time that the compile took is left out. The reader is strict: it takes what the writer writes and nothing else,
@@ -45,7 +47,7 @@ class ArchiveWriter {
 /// One entry of an archive, verified like one on disk.
 struct ArchivedEntry {
   EntryRecord record;
-  std::string compile_json, cubin, ptx, plan_json, source;
+  std::string compile_json, cubin, ptx, merge_cubin, merge_ptx, plan_json, source;
   EncodedEntry encoded() const;  ///< views into this
 };
 

@@ -199,6 +199,10 @@ class ArchiveReader {
     lines_.push_back(archive::manifest_line(entry.record, entry.compile_json));
     entry.cubin = payload(entry.record, kCubinFile, next());
     entry.ptx = payload(entry.record, kPtxFile, next());
+    if (entry.record.has_merge()) {
+      entry.merge_cubin = payload(entry.record, kMergeCubinFile, next());
+      entry.merge_ptx = payload(entry.record, kMergePtxFile, next());
+    }
     entry.plan_json = payload(entry.record, kPlanFile, next());
     return entry;
   }
@@ -217,6 +221,8 @@ EncodedEntry ArchivedEntry::encoded() const {
   encoded.compile_json = compile_json;
   encoded.cubin = cubin;
   encoded.ptx = ptx;
+  encoded.merge_cubin = merge_cubin;
+  encoded.merge_ptx = merge_ptx;
   encoded.plan = plan_json;
   encoded.source = source;
   return encoded;

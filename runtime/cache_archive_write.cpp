@@ -86,10 +86,6 @@ EntryRecord without_times(EntryRecord record) {
   return record;
 }
 
-std::string_view view_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 }  // namespace
 
 struct ArchiveWriter::State {
@@ -137,6 +133,10 @@ void ArchiveWriter::add(const ReadEntry& entry) {
   state_->member(archive::entry_path(keys, kCompileFile), compile_json);
   state_->member(archive::entry_path(keys, kCubinFile), view_of(entry.cubin));
   state_->member(archive::entry_path(keys, kPtxFile), entry.ptx);
+  if (record.has_merge()) {
+    state_->member(archive::entry_path(keys, kMergeCubinFile), view_of(entry.merge_cubin));
+    state_->member(archive::entry_path(keys, kMergePtxFile), entry.merge_ptx);
+  }
   state_->member(archive::entry_path(keys, kPlanFile), entry.plan_json);
   if (record.file(kSourceFile) != nullptr) state_->member(archive::entry_path(keys, kSourceFile), entry.source);
 }

@@ -26,16 +26,27 @@ std::int64_t EntryRecord::payload_bytes() const {
   return sum;
 }
 
+std::string_view view_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 EntryFiles EncodedEntry::files() const {
-  EntryFiles list{{kCompileFile, compile_json}, {kCubinFile, cubin}, {kPtxFile, ptx}, {kPlanFile, plan}};
+  EntryFiles list{{kCompileFile, compile_json}, {kCubinFile, cubin}, {kPtxFile, ptx}};
+  if (record.has_merge()) {
+    list.emplace_back(kMergeCubinFile, merge_cubin);
+    list.emplace_back(kMergePtxFile, merge_ptx);
+  }
+  list.emplace_back(kPlanFile, plan);
   if (record.file(kSourceFile) != nullptr) list.emplace_back(kSourceFile, source);
   return list;
 }
 
 EncodedEntry encode_entry(const CacheRequest& request, const Image& image) {
   EncodedEntry encoded;
-  encoded.cubin = std::string_view(reinterpret_cast<const char*>(image.cubin.data()), image.cubin.size());
+  encoded.cubin = view_of(image.cubin);
   encoded.ptx = image.ptx;
+  encoded.merge_cubin = view_of(image.merge.cubin);
+  encoded.merge_ptx = image.merge.ptx;
   encoded.plan = request.plan_json;
   encoded.source = request.source;
   EntryRecord& record = encoded.record;
@@ -49,6 +60,10 @@ EncodedEntry encode_entry(const CacheRequest& request, const Image& image) {
   };
   add(kCubinFile, encoded.cubin);
   add(kPtxFile, encoded.ptx);
+  if (!encoded.merge_cubin.empty()) {
+    add(kMergeCubinFile, encoded.merge_cubin);
+    add(kMergePtxFile, encoded.merge_ptx);
+  }
   add(kPlanFile, encoded.plan);
   if (!request.source.empty()) add(kSourceFile, encoded.source);
   encoded.compile_json = to_compile_json(record);
@@ -101,7 +116,7 @@ struct Reader {
   template <class Container>
   bool payload(const char* name, Container& bytes) {
     const EntryFileRecord* expected = out.record.file(name);
-    if (expected == nullptr) return true;  // only source.cu may be absent: the record was checked
+    if (expected == nullptr) return true;  // may be absent: the record was checked
     FileStatus found;
     if (const int fault = files.read_file(folder, name, expected->bytes, bytes, &found)) return stop_at(name, fault);
     if (!is_private(found, name)) return false;
@@ -150,11 +165,14 @@ struct Reader {
     if (parts == EntryParts::record) {
       FileStatus found;
       if (files.status(folder, kCompileFile, found) == 0) out.made_ns = found.modified_ns;
-      return size_only(kCubinFile) && size_only(kPtxFile) && size_only(kPlanFile) && size_only(kSourceFile);
+      return size_only(kCubinFile) && size_only(kPtxFile) && size_only(kMergeCubinFile) && size_only(kMergePtxFile) &&
+             size_only(kPlanFile) && size_only(kSourceFile);
     }
     const bool with_ptx = parts != EntryParts::code, with_source = parts == EntryParts::all;
     return payload(kPlanFile, out.plan_json) && payload(kCubinFile, out.cubin) &&
-           (with_ptx ? payload(kPtxFile, out.ptx) : size_only(kPtxFile)) &&
+           payload(kMergeCubinFile, out.merge_cubin) &&
+           (with_ptx ? payload(kPtxFile, out.ptx) && payload(kMergePtxFile, out.merge_ptx)
+                     : size_only(kPtxFile) && size_only(kMergePtxFile)) &&
            (!with_source || payload(kSourceFile, out.source));
   }
 

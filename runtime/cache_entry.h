@@ -19,9 +19,12 @@ namespace tessera {
 inline constexpr const char* kCompileFile = "compile.json";
 inline constexpr const char* kCubinFile = "kernel.cubin";
 inline constexpr const char* kPtxFile = "kernel.ptx";
+inline constexpr const char* kMergeCubinFile = "merge.cubin";  ///< both absent where no kernel merges
+inline constexpr const char* kMergePtxFile = "merge.ptx";
 inline constexpr const char* kPlanFile = "plan.json";
-inline constexpr const char* kSourceFile = "source.cu";  ///< the only one that may be absent
-inline constexpr std::array<const char*, 5> kEntryFiles{kCompileFile, kCubinFile, kPtxFile, kPlanFile, kSourceFile};
+inline constexpr const char* kSourceFile = "source.cu";  ///< absent where no sources are kept
+inline constexpr std::array<const char*, 7> kEntryFiles{kCompileFile,  kCubinFile, kPtxFile,   kMergeCubinFile,
+                                                        kMergePtxFile, kPlanFile,  kSourceFile};
 inline constexpr std::int64_t kMaxEntryFileBytes = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMaxCompileJsonBytes = std::int64_t{16} << 20;
 
@@ -39,6 +42,7 @@ struct EntryRecord {
   std::vector<EntryFileRecord> files;  ///< sorted by name
 
   const EntryFileRecord* file(std::string_view name) const;
+  bool has_merge() const { return file(kMergeCubinFile) != nullptr; }
   std::int64_t payload_bytes() const;
 };
 
@@ -55,9 +59,10 @@ struct EncodedEntry {
   EntryRecord record;
   std::string compile_json;
   EntryFiles files() const;
-  std::string_view cubin, ptx, plan, source;
+  std::string_view cubin, ptx, merge_cubin, merge_ptx, plan, source;
 };
 EncodedEntry encode_entry(const CacheRequest& request, const Image& image);
+std::string_view view_of(const std::vector<std::byte>& bytes);
 
 /// How much of an entry to read. Whatever is read is verified; of the rest the size only.
 enum class EntryParts : std::uint8_t { record, code, code_and_ptx, all };
@@ -75,8 +80,8 @@ struct ReadEntry {
   EntryRecord record;
   std::int64_t made_ns = 0;        ///< when compile.json was written into this cache (EntryParts::record only)
   std::uint64_t folder_inode = 0;  ///< of the folder that was read
-  std::string compile_json, plan_json, ptx, source;
-  std::vector<std::byte> cubin;
+  std::string compile_json, plan_json, ptx, merge_ptx, source;
+  std::vector<std::byte> cubin, merge_cubin;
 };
 
 /// Where an entry lies below the version's folder: aa/source key/entry key.

@@ -30,6 +30,7 @@ EntryKeys make_keys(const SourceBundle& bundle, const std::string& plan_json, co
   for (const SourceFile* header : headers) source.part(header->path).part(header->text);
   add_list(source, bundle.entries);
   source.part(plan_json);
+  if (bundle.merge != nullptr) source.part(make_keys(*bundle.merge, {}, nullptr).source);
 
   EntryKeys keys;
   keys.source = source.hex();

@@ -6,7 +6,8 @@ namespace tessera {
 
 namespace {
 std::int64_t bytes_of(const CacheEntry& entry) {
-  return static_cast<std::int64_t>(entry.image.cubin.size() + entry.image.ptx.size() + entry.plan_json.size() +
+  return static_cast<std::int64_t>(entry.image.cubin.size() + entry.image.ptx.size() + entry.image.merge.cubin.size() +
+                                   entry.image.merge.ptx.size() + entry.plan_json.size() +
                                    entry.image.report.log.size() + sizeof(CacheEntry));
 }
 }  // namespace

@@ -55,12 +55,19 @@ EntryReport report_from(const Json& json) {
   return report;
 }
 
+/// Of an entry with the files of a merge: who knows none refuses it, whatever its digests are.
+constexpr int kMergeSchema = kCacheSchema + 1;
+int schema_of(const EntryRecord& record) { return record.has_merge() ? kMergeSchema : kCacheSchema; }
+
 void check_files(const EntryRecord& record) {
-  static constexpr std::array<std::string_view, 4> kKnown{kCubinFile, kPtxFile, kPlanFile, kSourceFile};
-  if (record.files.size() != 3 && record.files.size() != 4) refuse("does not list the files of an entry");
-  for (std::size_t i = 0; i < record.files.size(); ++i) {
+  std::vector<std::string_view> names{kCubinFile, kPtxFile};
+  if (record.has_merge()) names.insert(names.end(), {kMergeCubinFile, kMergePtxFile});
+  names.push_back(kPlanFile);
+  if (record.file(kSourceFile) != nullptr) names.push_back(kSourceFile);
+  if (record.files.size() != names.size()) refuse("does not list the files of an entry");
+  for (std::size_t i = 0; i < names.size(); ++i) {
     const EntryFileRecord& file = record.files[i];
-    if (file.name != kKnown[i]) refuse("does not list the files of an entry");
+    if (file.name != names[i]) refuse("does not list the files of an entry");
     if (file.bytes < 0 || file.bytes > kMaxEntryFileBytes) {
       refuse(fmt::format("gives {} {} bytes: at most {} are allowed", file.name, file.bytes, kMaxEntryFileBytes));
     }
@@ -71,7 +78,8 @@ void check_files(const EntryRecord& record) {
 EntryRecord record_from(const Json& json) {
   EntryRecord record;
   const int schema = whole<int>(json, "schema");
-  if (schema != kCacheSchema) refuse(fmt::format("has schema {}: this version reads {}", schema, kCacheSchema));
+  if (schema < kCacheSchema || schema > kMergeSchema)
+    refuse(fmt::format("has schema {}: this version reads {} and {}", schema, kCacheSchema, kMergeSchema));
   record.keys.source = json.at("source_key").get<std::string>();
   record.keys.entry = json.at("entry_key").get<std::string>();
   if (!is_key(record.keys.source) || !is_key(record.keys.entry)) refuse("has no keys");
@@ -93,6 +101,7 @@ EntryRecord record_from(const Json& json) {
         {each.at("name").get<std::string>(), whole<std::int64_t>(each, "bytes"), each.at("sha256").get<std::string>()});
   }
   check_files(record);
+  if (schema != schema_of(record)) refuse("does not list the files of its schema");
   return record;
 }
 
@@ -100,7 +109,7 @@ EntryRecord record_from(const Json& json) {
 
 std::string to_compile_json(const EntryRecord& record) {
   const CompileReport& report = record.report;
-  Json json = {{"schema", kCacheSchema},
+  Json json = {{"schema", schema_of(record)},
                {"source_key", record.keys.source},
                {"entry_key", record.keys.entry},
                {"op", record.op},

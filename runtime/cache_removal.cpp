@@ -3,7 +3,7 @@
 // Removing goes the way of publishing back: one rename to staging/, then the files. A reader that has the folder open
 // goes on reading until the files go; then it sees a miss, never a part.
 //
-// What goes must look like the cache's own work: a folder with a name as unique_name() makes it, in it the five files
+// What goes must look like the cache's own work: a folder with a name as unique_name() makes it, in it the files
 // of an entry. A link, a file or a folder of another name stays and is reported.
 #include <fmt/format.h>
 

@@ -26,8 +26,14 @@ class CudaImage final : public LoadedImage {
   CudaImage(const CudaApi& api, const Image& image, const std::string& device_name) : api_(api) {
     check(api_, api_.context_current(&context_), "cuCtxGetCurrent", {});
     check(api_, api_.context_id(context_, &context_id_), "cuCtxGetId", {});
-    check(api_, api_.module_load(&module_, image.cubin.data(), 0, nullptr, nullptr), "cuModuleLoadDataEx",
-          fmt::format("loading {} bytes of code on {}", image.cubin.size(), device_name));
+    load(image.cubin, module_, device_name);
+    if (image.merge.cubin.empty()) return;
+    try {
+      load(image.merge.cubin, merge_, device_name);
+    } catch (...) {
+      api_.module_unload(module_);  // no destructor runs for what was not constructed
+      throw;
+    }
   }
 
   /// The caller may have destroyed the context (ids are never used twice), and with it the code.
@@ -35,6 +41,7 @@ class CudaImage final : public LoadedImage {
     unsigned long long id = 0;
     if (api_.context_id(context_, &id) != 0 || id != context_id_ || api_.context_push(context_) != 0) return;
     api_.module_unload(module_);
+    if (merge_ != nullptr) api_.module_unload(merge_);
     CuContext popped = nullptr;
     api_.context_pop(&popped);
   }
@@ -44,8 +51,9 @@ class CudaImage final : public LoadedImage {
   EntryHandle entry(std::string_view name) override {
     const std::string text(name);
     CuFunction function = nullptr;
-    check(api_, api_.module_function(&function, module_, text.c_str()), "cuModuleGetFunction",
-          fmt::format("kernel '{}'", name));
+    int result = api_.module_function(&function, module_, text.c_str());
+    if (result != 0 && merge_ != nullptr) result = api_.module_function(&function, merge_, text.c_str());
+    check(api_, result, "cuModuleGetFunction", fmt::format("kernel '{}'", name));
     // Otherwise the driver may load at the first launch, which a capture forbids.
     check(api_, api_.function_load(function), "cuFuncLoad", fmt::format("kernel '{}'", name));
     // Clusters of more than 8; devices that have none refuse the attribute, and such a launch.
@@ -68,10 +76,16 @@ class CudaImage final : public LoadedImage {
   }
 
  private:
+  void load(const std::vector<std::byte>& cubin, CuModule& module, const std::string& device_name) {
+    check(api_, api_.module_load(&module, cubin.data(), 0, nullptr, nullptr), "cuModuleLoadDataEx",
+          fmt::format("loading {} bytes of code on {}", cubin.size(), device_name));
+  }
+
   const CudaApi& api_;
   CuContext context_ = nullptr;
   unsigned long long context_id_ = 0;
   CuModule module_ = nullptr;
+  CuModule merge_ = nullptr;  // of the image's merge, where it has one
 };
 
 std::string describe(const ResolvedTensorMap& map) {

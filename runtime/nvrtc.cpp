@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <mutex>
 
+#include "base/begun.h"
 #include "runtime/nvrtc_library.h"
 #include "runtime/nvrtc_log.h"
 #include "runtime/nvrtc_repro.h"
@@ -121,7 +123,23 @@ class NvrtcCompiler final : public Compiler {
     return architectures_;
   }
 
+  /// A merge on a thread of its own.
   Image compile(const SourceBundle& bundle) override {
+    if (bundle.merge == nullptr) return compile_alone(bundle);
+    const auto start = std::chrono::steady_clock::now();
+    std::future<Image> merge = begun([this, &bundle] { return compile_alone(*bundle.merge); });
+    Image image = compile_alone(bundle);  // where it throws, the future waits for the merge
+    add_merge(image, merge.get());
+    image.report.compile_ms = milliseconds_since(start);
+    return image;
+  }
+
+ private:
+  static double milliseconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  Image compile_alone(const SourceBundle& bundle) const {
     const std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
     const auto start = std::chrono::steady_clock::now();
     Program program(library_, bundle.program, bundle.text, bundle.headers);
@@ -132,15 +150,13 @@ class NvrtcCompiler final : public Compiler {
     image.ptx = program.ptx();
     if (options_.makes_cubin) image.cubin = program.cubin();
     if (options_.makes_cubin && image.cubin.empty()) refuse_arch(bundle.arch);  // "compute_90a" gives PTX alone
-    image.report.compile_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    image.report.compile_ms = milliseconds_since(start);
     image.report.compiler = library_.identity;
     image.report.entries = parse_entry_reports(image.report.log);
     image.report.notes = parse_notes(image.report.log);
     return image;
   }
 
- private:
   /// The library tells the numbers; which of them have an `a` or an `f` variant is found by trial: an `#error` is
   /// reached only for an arch that exists (7 ms each on the machine where it was measured, 0.05 ms for one that does
   /// not).

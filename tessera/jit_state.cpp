@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "base/begun.h"
 #include "base/file.h"
 #include "base/quiet_thread.h"
 #include "generator/selectors.h"
@@ -82,7 +84,12 @@ void Jit::State::set_compiler(std::shared_ptr<Compiler> given) {
 
 SourceBundle Jit::State::bundle(const Plan& plan) const {
   SourceBundle bundle = emit(plan, template_overrides);
-  bundle.options.insert(bundle.options.end(), options.nvrtc_options.begin(), options.nvrtc_options.end());
+  const std::vector<std::string>& more = options.nvrtc_options;
+  bundle.options.insert(bundle.options.end(), more.begin(), more.end());
+  if (bundle.merge == nullptr || more.empty()) return bundle;
+  SourceBundle merge = *bundle.merge;
+  merge.options.insert(merge.options.end(), more.begin(), more.end());
+  bundle.merge = std::make_shared<const SourceBundle>(std::move(merge));
   return bundle;
 }
 
@@ -137,7 +144,7 @@ Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundl
   emit_event(
       {.kind = JitEvent::Kind::compile_started, .kernel = request.kernel, .tier = CacheTier::compiled, .message = {}});
   try {
-    Image image = compiler->compile(bundle);
+    Image image = bundle.merge == nullptr ? compiler->compile(bundle) : compile_with_merge(request, bundle, *compiler);
     end = JitEvent{.kind = JitEvent::Kind::compile_finished,
                    .kernel = request.kernel,
                    .tier = CacheTier::compiled,
@@ -151,6 +158,27 @@ Image Jit::State::compile(const CacheRequest& request, const SourceBundle& bundl
                    .message = error.what()};
     throw;
   }
+}
+
+Image Jit::State::compile_with_merge(const CacheRequest& request, const SourceBundle& bundle, Compiler& compiler) {
+  const SourceBundle& merge = *bundle.merge;
+  CacheRequest of_merge;
+  of_merge.op = request.op;
+  of_merge.arch = request.arch;
+  of_merge.kernel = merge.entries.front();
+  of_merge.plan_json = merge_plan_json(request.op, request.arch, of_merge.kernel);
+  of_merge.keys = make_keys(merge, of_merge.plan_json, &compiler.identity());
+  of_merge.require_compiler = true;  // both are by one
+  of_merge.stop = request.stop;
+  auto found = begun([&] { return cache.find_or_build(of_merge, [&] { return compiler.compile(merge); })->image; });
+  SourceBundle alone = bundle;
+  alone.merge = nullptr;
+  Image image = compiler.compile(alone);  // where it throws, the future waits for the merge
+  const auto compiled = std::chrono::steady_clock::now();
+  add_merge(image, found.get());
+  image.report.compile_ms +=
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - compiled).count();
+  return image;
 }
 
 std::shared_ptr<const CacheEntry> Jit::State::find_or_build(const CacheRequest& request, const SourceBundle& bundle,

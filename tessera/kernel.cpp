@@ -115,12 +115,8 @@ struct Kernel::State {
       : plan(std::move(p)), entry(std::move(e)), options(o) {}
 
   std::unique_ptr<const Launcher> load(Device& device) const {
-    Image with_ptx;
     const bool lacks_ptx = device.info().is_emulated && !entry->has_ptx;  // the emulator runs PTX
-    if (lacks_ptx) {
-      with_ptx = entry->image;
-      with_ptx.ptx = entry->read_ptx();
-    }
+    const Image with_ptx = lacks_ptx ? entry->whole_image() : Image{};
     return std::make_unique<const Launcher>(device, plan.launch, lacks_ptx ? with_ptx : entry->image, options);
   }
   const Launcher& prepare(Device& device, std::uintptr_t context) {

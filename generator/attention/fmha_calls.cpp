@@ -146,6 +146,45 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   return given.text();
 }
 
+/// Of dealt keys: of the kernel's parameters those that merge_step_of_dealt() has.
+std::string parameters_of_merge(const FmhaLaunch& c) {
+  Initialisers given;
+  for (const char* const map : {"q", "k", "v", "o"})
+    if (!is_latent(c) || map[0] == 'q' || map[0] == 'k') given.give(map, "none");
+  given.give({"lse"});
+  if (c.facts.output == Output::unnormalized) given.give({"row_max", "row_sum"});
+  if (!c.has_cuts) {
+    if (c.facts.seqused == UsedLengths::qk) given.give_as("const int", "seqused_q");
+    if (c.facts.seqused != UsedLengths::none) given.give_as("const int", "seqused_k");
+  }
+  if (is_ragged(c.facts)) given.give_as("const int", "cu_seqlens_q");
+  given.give("o_rows", "o");
+  given.give_as("float", "partial_o");
+  given.give_as("float", "partial_sums");
+  if (c.joins_tails) given.give_as("int", "tails");
+  if (has_sink(c.facts) && !has_pools(c.facts)) given.give_as("const float", "sink");
+  given.give({"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"});
+  if (has_pools(c.facts)) {  // of latent keys alone
+    for (const char* const lengths : {"topk_lens", "swa_lens"}) given.give_as("const int", lengths);
+    given.give_as("const float", "sink");
+    given.give({"topk", "seqlen_swa"});
+  }
+  if (!c.has_cuts) {
+    if (c.facts.window == Window::sliding) given.give({"window_size_left", "window_size_right"});
+    if (c.facts.window == Window::chunked) given.give({"attention_chunk"});
+    if (c.facts.kv_layout == KvLayout::ragged) {
+      given.give_as("const int", "cu_seqlens_k");
+      given.give({"tokens_k"});
+    }
+  }
+  given.give({"o_stride_head", "o_stride_seqlen"});
+  if (!is_ragged(c.facts)) given.give({"o_stride_batch"});
+  if (has_split_size(c.facts)) given.give({"max_parts"});
+  if (c.has_cuts) given.give_as("int", "cuts");
+  given.give({"num_ctas"});
+  return given.text();
+}
+
 }  // namespace
 
 std::string fmha_call(const FmhaLaunch& c, std::string_view templates) {
@@ -153,10 +192,9 @@ std::string fmha_call(const FmhaLaunch& c, std::string_view templates) {
 }
 
 std::string fmha_merge_call(const FmhaLaunch& c) {
-  // What a row sees is looked up again; the maps are not used.
   if (c.is_dealt)
-    return fmt::format("tessera::{}::merge_dealt<kConfig>({{{}, .num_ctas = num_ctas}})",
-                       c.facts.v_is_k == VIsK::on ? "fmha_latent" : "fmha", parameters_of_kernel(c));
+    return fmt::format("const tessera::ptx::TensorMap none{{}};\n  tessera::{}::merge_dealt<kMergeConfig>({{{}}})",
+                       is_latent(c) ? "fmha_latent" : "fmha", parameters_of_merge(c));
   Initialisers given;
   given.give_as("const float", "partial_o");
   given.give_as("const float", "partial_sums");
@@ -166,7 +204,7 @@ std::string fmha_merge_call(const FmhaLaunch& c) {
   if (is_ragged(c.facts)) given.give_as("const int", "cu_seqlens_q");
   given.give({"batch", "heads_q", "seqlen_q", "num_splits", "o_stride_head", "o_stride_seqlen"});
   given.give("o_stride_batch", is_ragged(c.facts) ? "0" : "o_stride_batch");
-  return fmt::format("tessera::attention::merge<kConfig>({{{}}})", given.text());
+  return fmt::format("tessera::attention::merge<kMergeConfig>({{{}}})", given.text());
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_merge.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/facts.h"
 #include "generator/operator_words.h"
@@ -150,8 +151,11 @@ void FmhaOperator::describe(const Config& config, Plan& plan) {
     const fmha::Role role = fmha::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
-  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel,
+                            merge_name<FmhaOperator>(plan.arch, config));
 }
+
+MergeCode FmhaOperator::merge_code(const Config& config) { return merge_code_of<FmhaOperator>(config); }
 
 std::string FmhaOperator::launch_bounds() {
   return "tessera::fmha::num_threads(kConfig), tessera::fmha::ctas_per_sm(kConfig)";

@@ -7,6 +7,7 @@
 
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_merge.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
@@ -283,8 +284,11 @@ void FmhaLatentOperator::describe(const Config& config, Plan& plan) {
     const fmha_latent::Role role = fmha_latent::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
-  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel,
+                            merge_name<FmhaLatentOperator>(plan.arch, config));
 }
+
+MergeCode FmhaLatentOperator::merge_code(const Config& config) { return merge_code_of<FmhaLatentOperator>(config); }
 
 std::string FmhaLatentOperator::launch_bounds() { return "tessera::fmha_latent::kThreads, 1"; }
 

@@ -331,7 +331,8 @@ void add_domain(const FmhaLaunch& c, LaunchPlan& launch) {
 
 }  // namespace
 
-LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel) {
+LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel,
+                       const std::string& merge) {
   LaunchPlan launch;
   launch.op = "fmha";
   launch.arch = arch;
@@ -367,8 +368,7 @@ LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const 
       bytes +=
           fmt::format(" + {} * {} * {}", tiles_of_sequence(config), ranges_of(config), 4 * fmha_latent::kTailWords);
     launch.workspace.bytes = Expression::parse(bytes);
-    launch.steps.push_back(config.is_dealt ? merge_step_of_dealt(config, launch.steps.front())
-                                           : merge_step(config, kernel));
+    launch.steps.push_back(config.is_dealt ? merge_step_of_dealt(config, merge) : merge_step(config, merge));
   }
   return launch;
 }

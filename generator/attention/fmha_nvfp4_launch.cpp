@@ -208,7 +208,8 @@ std::vector<BufferSpec> nvfp4_places_of(const Config& c) {
   return places;
 }
 
-LaunchPlan fmha_nvfp4_launch(const Config& c, const std::string& arch, const std::string& kernel) {
+LaunchPlan fmha_nvfp4_launch(const Config& c, const std::string& arch, const std::string& kernel,
+                             const std::string& merge) {
   LaunchPlan launch;
   launch.op = "fmha";
   launch.arch = arch;
@@ -247,7 +248,7 @@ LaunchPlan fmha_nvfp4_launch(const Config& c, const std::string& arch, const std
   launch.steps.push_back(step_of(c, launch, kernel));
   if (fmha_nvfp4::is_split(c)) {
     launch.workspace.bytes = expression("{} * {}", part_rows_of(launch_facts(c)), 4 * (c.facts.head_dim + 2));
-    launch.steps.push_back(merge_step(launch_facts(c), kernel));
+    launch.steps.push_back(merge_step(launch_facts(c), merge));
   }
   return launch;
 }

@@ -14,6 +14,7 @@ inline bool has_ragged_keys(const fmha_nvfp4::Config& c) { return c.facts.kv_lay
 
 /// Numbers that say where the rows of sequences lie.
 std::vector<BufferSpec> nvfp4_places_of(const fmha_nvfp4::Config& config);
-LaunchPlan fmha_nvfp4_launch(const fmha_nvfp4::Config& config, const std::string& arch, const std::string& kernel);
+LaunchPlan fmha_nvfp4_launch(const fmha_nvfp4::Config& config, const std::string& arch, const std::string& kernel,
+                             const std::string& merge);
 
 }  // namespace tessera::fmha_nvfp4

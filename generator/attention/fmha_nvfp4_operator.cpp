@@ -7,6 +7,7 @@
 #include "generator/attention/fmha_choice.h"
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_merge.h"
 #include "generator/attention/fmha_nvfp4_cost.h"
 #include "generator/attention/fmha_nvfp4_launch.h"
 #include "generator/attention/fmha_tile_cost.h"
@@ -263,8 +264,11 @@ void FmhaNvfp4Operator::describe(const Config& config, Plan& plan) {
     const fmha_nvfp4::Role role = fmha_nvfp4::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
-  plan.launch = fmha_nvfp4_launch(config, plan.arch.to_string(), plan.kernel);
+  plan.launch =
+      fmha_nvfp4_launch(config, plan.arch.to_string(), plan.kernel, merge_name<FmhaNvfp4Operator>(plan.arch, config));
 }
+
+MergeCode FmhaNvfp4Operator::merge_code(const Config& config) { return merge_code_of<FmhaNvfp4Operator>(config); }
 
 std::string FmhaNvfp4Operator::launch_bounds() {
   return "tessera::fmha_nvfp4::num_threads(kConfig), tessera::fmha_nvfp4::ctas_per_sm(kConfig)";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/fact_fields.h"
+#include "generator/plan_sources.h"
 #include "spec/fmha_nvfp4.h"
 #include "tessera/plan.h"
 
@@ -33,6 +34,7 @@ struct FmhaNvfp4Operator {
   static void describe(const Config& config, Plan& plan);
   static std::string launch_bounds();
   static std::string call_of_step(const Config& config, std::size_t step);
+  static MergeCode merge_code(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
 
   template <class Visit>

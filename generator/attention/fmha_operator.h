@@ -10,6 +10,7 @@
 #include "generator/attention/fmha_facts.h"
 #include "generator/fact_fields.h"
 #include "generator/facts.h"
+#include "generator/plan_sources.h"
 #include "spec/fmha_tiles.h"
 #include "tessera/plan.h"
 
@@ -49,6 +50,7 @@ struct FmhaOperator {
   /// The entry's launch bounds and the body's call, as generated code spells them.
   static std::string launch_bounds();
   static std::string call_of_step(const Config& config, std::size_t step);
+  static MergeCode merge_code(const Config& config);
   /// Headers that exist for this Config only: the wgmma instructions in use.
   static std::vector<SourceFile> generated_headers(const Config& config);
 
@@ -125,7 +127,8 @@ struct FmhaLaunch {
 std::string fmha_call(const FmhaLaunch& config, std::string_view templates);
 std::string fmha_merge_call(const FmhaLaunch& config);
 
-/// The launch of an attention kernel as data.
-LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel);
+/// The launch of an attention kernel as data. merge: the entry that merges, where keys are split.
+LaunchPlan fmha_launch(const FmhaLaunch& config, const std::string& arch, const std::string& kernel,
+                       const std::string& merge);
 
 }  // namespace tessera

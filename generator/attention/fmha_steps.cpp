@@ -111,6 +111,22 @@ class Parameters {
   void strides(const std::vector<std::string>& names) {
     for (const std::string& stride : names) size(stride.c_str(), ParameterKind::i64);
   }
+  void tails(const FmhaLaunch& c) {
+    add("tails", ParameterKind::pointer, {}, "workspace",
+        expression("{} * {}", part_rows_of(c), 4 * (c.facts.head_dim_v + 2)));
+  }
+  void cuts(const FmhaLaunch& c) {
+    add("cuts", ParameterKind::pointer, {}, "workspace",
+        expression("{} * {}", part_rows_of(c), 4 * (c.facts.head_dim_v + 2)));
+  }
+  void max_parts(const FmhaLaunch& c) { add("max_parts", ParameterKind::i32, Expression::parse(max_parts_of(c)), ""); }
+  void window(const FmhaLaunch& c) {
+    if (c.facts.window == Window::chunked) size("attention_chunk");
+    if (c.facts.window == Window::sliding) {
+      size("window_size_left");
+      size("window_size_right");
+    }
+  }
   /// What is known of rows in the end.
   void statistics(const FmhaLaunch& c) {
     pointer("lse");
@@ -159,9 +175,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   if (stores_rows(c) && !c.is_dealt && !c.walks_sequences) parameters.add("o_rows", ParameterKind::pointer, {}, "o");
   if (c.copies_q) parameters.add("q_rows", ParameterKind::pointer, {}, "q");
   if (c.is_split) parameters.parts(c);
-  if (c.joins_tails)
-    parameters.add("tails", ParameterKind::pointer, {}, "workspace",
-                   expression("{} * {}", part_rows_of(c), 4 * (c.facts.head_dim_v + 2)));
+  if (c.joins_tails) parameters.tails(c);
   if (has_pools(c.facts)) {
     for (const char* const window : {"swa_k", "swa_v"}) {
       if (is_latent(c) && window == std::string_view("swa_v")) continue;
@@ -187,11 +201,7 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   }
   for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
   if (c.is_split && !c.is_dealt) parameters.size("num_splits");
-  if (c.facts.window == Window::chunked) parameters.size("attention_chunk");
-  if (c.facts.window == Window::sliding) {
-    parameters.size("window_size_left");
-    parameters.size("window_size_right");
-  }
+  parameters.window(c);
   parameters.add("softmax_scale", ParameterKind::f32, {}, "softmax_scale");
   if (c.facts.softcap != Softcap::none) parameters.add("softcap", ParameterKind::f32, {}, "softcap");
   if (lies_in_places(c)) add_key_parameters(c, step);
@@ -200,32 +210,55 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   add_key_scale_parameters(c, step);
   if (stores_rows(c) || c.walks_sequences) parameters.strides(strides_of_o(c));
   if (c.copies_q) parameters.strides(strides_of(c, "q"));
-  if (c.is_dealt && has_split_size(c.facts))
-    parameters.add("max_parts", ParameterKind::i32, Expression::parse(max_parts_of(c)), "");
-  if (c.has_cuts)
-    parameters.add("cuts", ParameterKind::pointer, {}, "workspace",
-                   expression("{} * {}", part_rows_of(c), 4 * (c.facts.head_dim_v + 2)));
+  if (c.is_dealt && has_split_size(c.facts)) parameters.max_parts(c);
+  if (c.has_cuts) parameters.cuts(c);
   return step;
 }
 
-// With the first step's parameters: what rows see is looked up again.
-LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first) {
-  LaunchStep step = first;
-  step.entry += "_merge";
+// Cuts say which parts there are; without them what rows see is looked up again.
+LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const std::string& entry) {
+  LaunchStep step;
+  step.entry = entry;
+  step.is_merge = true;
   const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (c.walks_sequences ? " * " + tiles_of_sequence(c) : "");
   step.grid[0] = expression("{} * ceil_div(min({}, {}), {})", cuts, rows_of_sequence(c), c.tile_rows, c.merge_rows);
   if (has_split_size(c.facts)) step.grid[0] = expression("{} * {}", tiles_of(c).text(), merge_ctas_of(c));
-  step.cluster[0] = 1;
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);
-  step.dynamic_smem_bytes = 0;
   step.programmatic_stream_serialization = true;
-  Parameters(step).add("num_ctas", ParameterKind::i32, Expression::parse(ranges_of(c)), "");
+  Parameters parameters(step);
+  parameters.pointer("o");
+  parameters.statistics(c);
+  if (!c.has_cuts) {
+    if (c.facts.seqused == UsedLengths::qk) parameters.pointer("seqused_q");
+    if (c.facts.seqused != UsedLengths::none) parameters.pointer("seqused_k");
+  }
+  if (is_ragged(c.facts)) parameters.pointer("cu_seqlens_q");
+  parameters.parts(c);
+  if (c.joins_tails) parameters.tails(c);
+  if (has_pools(c.facts))
+    for (const char* const lengths : {"topk_lens", "swa_lens"}) parameters.pointer(lengths);
+  if (has_sink(c.facts)) parameters.pointer("sink");
+  if (has_pools(c.facts))
+    for (const char* const size : {"topk", "seqlen_swa"}) parameters.size(size);
+  for (const char* const size : {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k"}) parameters.size(size);
+  if (!c.has_cuts) {
+    parameters.window(c);
+    if (c.facts.kv_layout == KvLayout::ragged) {
+      parameters.pointer("cu_seqlens_k");
+      parameters.size("tokens_k");
+    }
+  }
+  parameters.strides(strides_of_o(c));
+  if (has_split_size(c.facts)) parameters.max_parts(c);
+  if (c.has_cuts) parameters.cuts(c);
+  parameters.add("num_ctas", ParameterKind::i32, Expression::parse(ranges_of(c)), "");
   return step;
 }
 
-LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel) {
+LaunchStep merge_step(const FmhaLaunch& c, const std::string& entry) {
   LaunchStep step;
-  step.entry = kernel + "_merge";
+  step.entry = entry;
+  step.is_merge = true;
   step.grid[0] = expression("ceil_div({}heads_q * seqlen_q, {})", is_ragged(c.facts) ? "" : "batch * ", c.merge_rows);
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);
   step.programmatic_stream_serialization = true;

@@ -32,7 +32,7 @@ std::vector<std::string> strides_of_o(const FmhaLaunch& c);
 void add_parts(const FmhaLaunch& c, LaunchStep& step);
 LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel);
 /// With the first step's parameters: what rows see is looked up again.
-LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const LaunchStep& first);
-LaunchStep merge_step(const FmhaLaunch& c, const std::string& kernel);
+LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const std::string& entry);
+LaunchStep merge_step(const FmhaLaunch& c, const std::string& entry);
 
 }  // namespace tessera

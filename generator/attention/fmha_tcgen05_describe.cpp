@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "generator/attention/fmha_facts.h"
+#include "generator/attention/fmha_merge.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/fmha_tcgen05_operator.h"
 #include "generator/words.h"
@@ -174,8 +175,11 @@ void FmhaTcgen05Operator::describe(const Config& config, Plan& plan) {
     const fmha_tcgen05::Role role = fmha_tcgen05::role(config, i);
     plan.roles.push_back({role.name, role.first_warp, role.warps, role.registers});
   }
-  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel);
+  plan.launch = fmha_launch(launch_facts(config), plan.arch.to_string(), plan.kernel,
+                            merge_name<FmhaTcgen05Operator>(plan.arch, config));
 }
+
+MergeCode FmhaTcgen05Operator::merge_code(const Config& config) { return merge_code_of<FmhaTcgen05Operator>(config); }
 
 std::string FmhaTcgen05Operator::launch_bounds() { return "tessera::fmha_tcgen05::num_threads(kConfig), 1"; }
 

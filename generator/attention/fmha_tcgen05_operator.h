@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/fact_fields.h"
+#include "generator/plan_sources.h"
 #include "spec/fmha_tcgen05.h"
 #include "tessera/plan.h"
 
@@ -41,6 +42,7 @@ struct FmhaTcgen05Operator {
   /// The entry's launch bounds and each step's call, as generated code spells them.
   static std::string launch_bounds();
   static std::string call_of_step(const Config& config, std::size_t step);
+  static MergeCode merge_code(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config&) { return {}; }
 
   /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of

@@ -92,8 +92,13 @@ std::string blob_of(const EncodedEntry& encoded) {
   entry.plan_json = encoded.plan;
   entry.ptx = encoded.ptx;
   entry.source = encoded.source;
-  entry.cubin.resize(encoded.cubin.size());
-  std::memcpy(entry.cubin.data(), encoded.cubin.data(), encoded.cubin.size());
+  entry.merge_ptx = encoded.merge_ptx;
+  const auto take = [](std::vector<std::byte>& to, std::string_view from) {
+    const auto bytes = std::as_bytes(std::span(from));
+    to.assign(bytes.begin(), bytes.end());
+  };
+  take(entry.cubin, encoded.cubin);
+  take(entry.merge_cubin, encoded.merge_cubin);
   std::string blob;
   ArchiveWriter writer([&blob](std::string_view bytes) { blob.append(bytes); });
   writer.add(entry);

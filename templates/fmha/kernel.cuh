@@ -6,12 +6,10 @@
 // producer.cuh, consumer.cuh (mask.cuh, softmax.cuh, matmul.cuh), epilogue.cuh; schedule.cuh says who takes which tile.
 #pragma once
 
-#include "attention/merge.cuh"
 #include "common/illegal_config.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/dealer.cuh"
 #include "fmha/keys_ahead.cuh"
-#include "fmha/merge_dealt.cuh"
 #include "fmha/params.cuh"
 #include "fmha/passed_tiles.cuh"
 #include "fmha/producer.cuh"

@@ -7,7 +7,6 @@
 #include "fmha_latent/consumer.cuh"
 #include "fmha_latent/gather.cuh"
 #include "fmha_latent/gather_cache.cuh"
-#include "fmha_latent/merge.cuh"
 #include "fmha_latent/params.cuh"
 #include "fmha_latent/producer.cuh"
 #include "fmha_latent/tails.cuh"

@@ -3,7 +3,6 @@
 // which tile.
 #pragma once
 
-#include "attention/merge.cuh"
 #include "common/illegal_config.cuh"
 #include "common/ring.cuh"
 #include "fmha_nvfp4/consumer.cuh"

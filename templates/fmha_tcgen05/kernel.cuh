@@ -11,7 +11,6 @@
 // No Blackwell device has run this: ptxas takes it, and the emulator executes it.
 #pragma once
 
-#include "attention/merge.cuh"
 #include "common/illegal_config.cuh"
 #include "fmha_tcgen05/correction.cuh"
 #include "fmha_tcgen05/gather.cuh"

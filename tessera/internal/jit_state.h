@@ -90,6 +90,8 @@ struct Jit::State {
   /// end: the event of the end, still to be told; nothing where the compile did not begin.
   Image compile(const CacheRequest& request, const SourceBundle& bundle, const std::string& warning,
                 std::optional<JitEvent>& end);
+  /// The kernel, and beside it the merge that belongs to it, which is an entry of its own.
+  Image compile_with_merge(const CacheRequest& request, const SourceBundle& bundle, Compiler& compiler);
 
   std::once_flag compiler_once_;
   std::shared_ptr<Compiler> compiler_;

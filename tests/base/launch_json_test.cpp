@@ -197,6 +197,25 @@ TEST_CASE("reading fills every field") {
   CHECK(step.parameters[3].kind == ParameterKind::f32);
 }
 
+TEST_CASE("a step's code may be the merge's, which older programs are told by the version") {
+  LaunchPlan plan = launch_plan_from_json(plan_json());
+  CHECK(to_json(plan)["version"] == 1);
+  CHECK_FALSE(to_json(plan)["steps"][0].contains("cubin"));
+  LaunchStep merge = plan.steps[0];
+  merge.entry = "tessera_merge";
+  merge.is_merge = true;
+  plan.steps.push_back(merge);
+  const OrderedJson json = to_json(plan);
+  CHECK(json["version"] == 2);
+  CHECK(json["steps"][1]["cubin"] == "merge.cubin");
+  CHECK_FALSE(json["steps"][0].contains("cubin"));
+  const LaunchPlan back = launch_plan_from_json(json);
+  CHECK(back.steps[1].is_merge);
+  CHECK_FALSE(back.steps[0].is_merge);
+  CHECK(failure_with("/steps/0/cubin", "other.cubin") ==
+        "launch.steps[0].cubin: \"other.cubin\" is not known: \"merge.cubin\" is");
+}
+
 TEST_CASE("a default survives as the number that it is") {
   LaunchPlan plan = launch_plan_from_json(plan_json());
   for (const double value : {0.1, 1.0, 0.08838834764831845, 1e-300, -2.5}) {
@@ -230,7 +249,7 @@ TEST_CASE("unknown and missing keys name the place") {
 }
 
 TEST_CASE("a newer plan is refused before anything else is read") {
-  CHECK(failure_with("/version", 2) == "launch.version: 2: this program reads up to 1; it is older than the plan");
+  CHECK(failure_with("/version", 3) == "launch.version: 3: this program reads up to 2; it is older than the plan");
   CHECK(failure_with("/expression_version", 7) ==
         "launch.expression_version: 7: this program reads up to 1; it is older than the plan");
   CHECK(failure_with("/version", 0) == "launch.version: 0: must lie in 1..2147483647");

@@ -26,6 +26,7 @@ class EditingCompiler final : public Compiler {
   Image compile(const SourceBundle& bundle) override {
     Image image = compiler_->compile(bundle);
     image.cubin = {std::byte{1}};  // the cache wants one, the emulator runs the PTX
+    if (bundle.merge != nullptr) image.merge.cubin = image.cubin;
     const std::size_t at = from_.empty() ? std::string::npos : image.ptx.find(from_);
     if (at != std::string::npos) {
       image.ptx.replace(at, from_.size(), to_);

@@ -19,7 +19,7 @@ namespace {
 std::string text_of(const SourceBundle& bundle) {
   std::string text = bundle.text;
   for (const auto& header : bundle.headers) text += "\n" + header.path + "\n" + header.text;
-  return text;
+  return bundle.merge == nullptr ? text : text + text_of(*bundle.merge);
 }
 
 /// Keeps what it compiled, by its text, for the whole process: tests, seeds and schedules differ in their launch only.

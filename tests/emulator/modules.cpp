@@ -4,6 +4,7 @@
 #include <string>
 
 #include "emulator/syntax/resolver.h"
+#include "tessera/emulator/device.h"
 #include "tessera/error.h"
 
 namespace tessera::emulator::modules_test {
@@ -49,6 +50,23 @@ TEST_CASE("modules one after the other: their kernels are found, each at its own
 
 TEST_CASE("modules one after the other: a kernel of both is defined twice") {
   CHECK_THROWS_AS(load(module("kernel", "a.cu") + "\n" + module("kernel", "b.cu")), Error);
+}
+
+TEST_CASE("an image with a merge has the kernels of both modules") {
+  EmulatedDevice device(DeviceOptions{.arch = "sm_90a"});
+  Image image;
+  image.ptx = module("first", "a.cu");
+  image.merge.ptx = module("second", "b.cu");
+  const std::unique_ptr<LoadedImage> loaded = device.load(image);
+  const EntryHandle first = loaded->entry("first"), second = loaded->entry("second");
+  CHECK(first.handle != 0);
+  CHECK(second.handle != 0);
+  CHECK(first.handle != second.handle);
+  CHECK(loaded->parameters(second).empty());
+  CHECK_THROWS_AS(loaded->entry("third"), Error);
+  // A merge whose PTX was not read.
+  image.merge = {.ptx = {}, .cubin = {std::byte{1}}};
+  CHECK_THROWS_AS(device.load(image), Error);
 }
 
 }  // namespace tessera::emulator::modules_test

@@ -88,8 +88,76 @@ TEST_CASE("a bundle holds exactly the headers that are included, sorted, each on
     CHECK(bundle.program.starts_with("/tessera/"));
     CHECK(bundle.arch == arch_of(problem).to_string());
     CHECK(std::count(bundle.entries.begin(), bundle.entries.end(), planned_kernel(problem)) == 1);
-    CHECK(bundle.entries.size() == make_plan(problem).launch.steps.size());
+    CHECK(bundle.entries.size() + (bundle.merge == nullptr ? 0 : 1) == make_plan(problem).launch.steps.size());
+    if (bundle.merge == nullptr) continue;
+    std::set<std::string> of_merge;
+    for (const std::string& name : included_names(bundle.merge->text)) of_merge.insert(name);
+    for (const SourceFile& header : bundle.merge->headers)
+      for (const std::string& name : included_names(header.text)) of_merge.insert(name);
+    CHECK(bundle.merge->headers.size() == of_merge.size());
+    for (const SourceFile& header : bundle.merge->headers) CHECK(of_merge.contains(header.path));
+    CHECK(bundle.merge->entries.size() == 1);
+    CHECK(bundle.merge->arch == bundle.arch);
+    CHECK(bundle.merge->options == bundle.options);
   }
+}
+
+namespace {
+using Fields = std::vector<std::pair<std::string, std::string>>;
+/// All that the compiler reads of a problem's merge.
+std::string merge_text(Fields fields, const Fields& more) {
+  fields.insert(fields.end(), more.begin(), more.end());
+  const SourceBundle bundle = emit(make_plan(problem_of("fmha", fields)));
+  REQUIRE(bundle.merge != nullptr);
+  std::string text = bundle.merge->program + bundle.merge->text;
+  for (const SourceFile& header : bundle.merge->headers) text += header.path + "\n" + header.text;
+  return text;
+}
+}  // namespace
+
+TEST_CASE("kernels whose parts and output are alike have one merge") {
+  const Fields step{{"mask", "causal"}, {"q_layout", "ragged"}, {"kv_layout", "paged"},
+                    {"tile_m", "128"},  {"split_kv", "dealt"},  {"page_size", "16"}};
+  const std::string merge = merge_text(step, {});
+  CHECK(merge.find("_merge(") != std::string::npos);
+  for (const Fields& alike : {Fields{{"page_size", "64"}}, Fields{{"window", "sliding"}}, Fields{{"softcap", "tanh"}},
+                              Fields{{"kv_dtype", "e4m3"}}, Fields{{"mask", "none"}, {"tree_mask", "bits"}},
+                              Fields{{"dtype", "e4m3"}}, Fields{{"alibi", "per_head"}}, Fields{{"tile_n", "64"}}}) {
+    CAPTURE(alike.front().second);
+    CHECK(merge_text(step, alike) == merge);
+  }
+  for (const Fields& other : {Fields{{"head_dim", "64"}}, Fields{{"dtype", "f16"}}, Fields{{"output", "unnormalized"}},
+                              Fields{{"sink", "per_head"}}, Fields{{"tile_m", "64"}}, Fields{{"split_size", "512"}}}) {
+    CAPTURE(other.front().first);
+    CHECK(merge_text(step, other) != merge);
+  }
+  // Parts by number: tiles do not matter either.
+  const Fields split{{"mask", "causal"}, {"split_kv", "on"}};
+  CHECK(merge_text(split, {{"tile_m", "64"}}) == merge_text(split, {{"window", "sliding"}, {"seqused", "k"}}));
+  CHECK(merge_text(split, {{"output", "unnormalized"}}) != merge_text(split, {}));
+  // Dealt keys of queries that are not ragged: what rows see is counted again.
+  const Fields dealt{{"mask", "causal"}, {"split_kv", "dealt"}, {"tile_m", "128"}, {"tile_n", "64"}};
+  CHECK(merge_text(dealt, {{"softcap", "tanh"}}) == merge_text(dealt, {}));
+  CHECK(merge_text(dealt, {{"window", "sliding"}}) != merge_text(dealt, {}));
+  CHECK(merge_text(dealt, {{"tile_n", "80"}}) != merge_text(dealt, {}));
+}
+
+TEST_CASE("a merge is a translation unit of its own, and in one file the last part") {
+  const Plan plan = make_plan(problem_of("fmha", {{"mask", "causal"}, {"split_kv", "dealt"}}));
+  const SourceBundle bundle = emit(plan);
+  REQUIRE(plan.launch.steps.size() == 2);
+  const std::string kernel = "    " + plan.kernel + "(", merge = "    " + plan.launch.steps[1].entry + "(";
+  CHECK(plan.launch.steps[1].is_merge);
+  REQUIRE(bundle.merge != nullptr);
+  CHECK(bundle.merge->program == "/tessera/fmha/merge.cu");
+  CHECK(bundle.merge->text.find(merge) != std::string::npos);
+  CHECK(bundle.merge->text.find(kernel) == std::string::npos);
+  CHECK(bundle.text.find(kernel) != std::string::npos);
+  CHECK(bundle.text.find(merge) == std::string::npos);
+  CHECK(bundle.entries == std::vector<std::string>{plan.kernel});
+  const std::string file = emit_single_file(plan);
+  CHECK(file.find(kernel) < file.find(merge));
+  CHECK(file.find(merge) != std::string::npos);
 }
 
 TEST_CASE("a single file includes nothing and says how it is compiled") {

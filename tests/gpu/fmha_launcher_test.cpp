@@ -45,7 +45,9 @@ void check_problem(const Fmha& problem, const reference::FmhaSizes& sizes, std::
   const Plan plan = make_plan(problem);
   CAPTURE(plan.kernel);
   const testing::TemporaryFolder folder;
-  write_file(folder.path / "kernel.cubin", compiler().compile(emit(plan)).cubin);
+  const Image image = compiler().compile(emit(plan));
+  write_file(folder.path / "kernel.cubin", image.cubin);
+  if (!image.merge.cubin.empty()) write_file(folder.path / "merge.cubin", image.merge.cubin);
   write_file(folder.path / "plan.json", plan_json(plan));
   const reference::FmhaTensors made = reference::make_inputs(sizes, problem.dtype, reference::Fill::normal, seed);
   const auto save = [&](const char* name, const reference::Tensor& tensor) {

@@ -212,10 +212,17 @@ Buffers make_buffers(const Plan& whole, const std::vector<std::int64_t>& sizes, 
   return buffers;
 }
 
+/// A merge's module behind the kernel's: mutants are of both.
+Image in_one(Image image) {
+  if (!image.merge.ptx.empty()) image.ptx += "\n" + image.merge.ptx;
+  image.merge = {};
+  return image;
+}
+
 }  // namespace
 
 Subject::Subject(const std::string& words, std::map<std::string, std::int64_t> sizes, Compiler& compiler)
-    : plan_(make_plan(problem_of(words))), image_(compiler.compile(emit(plan_))), given_(std::move(sizes)) {}
+    : plan_(make_plan(problem_of(words))), image_(in_one(compiler.compile(emit(plan_)))), given_(std::move(sizes)) {}
 
 Family Subject::family() const {
   for (const char* const op : {"gemv", "quantize", "dequantize", "convert_scales", "merge"})

@@ -246,6 +246,8 @@ int run(int argc, char** argv) {
   const LaunchPlan plan = launch_plan_from_json(root.at("launch").json());
   Image image;
   image.cubin = read_bytes(folder / "kernel.cubin");
+  for (const LaunchStep& step : plan.steps)
+    if (step.is_merge) image.merge.cubin = read_bytes(folder / "merge.cubin");
   if (const std::string reason = cuda_unavailable_reason(); !reason.empty()) {
     fmt::print("not run: {}\n", reason);
     return 77;

@@ -75,7 +75,7 @@ def evaluate(text, sizes):
 
 def resolve(launch, given, scalars, pointers):
     """Sizes, workspace in bytes, tensor maps by name, and steps with their grids and parameters; skipped steps are left out."""
-    if launch["version"] > 1 or launch["expression_version"] > 1:
+    if launch["version"] > 2 or launch["expression_version"] > 1:
         raise ValueError("a newer plan")
     sizes = {}
     for size in launch["sizes"]:

@@ -71,7 +71,8 @@ inline std::string complaint(Compiler& compiler, const Problem& problem) {
                            entry->spill_load_bytes, entry->stack_bytes);
       if (entry->static_smem_bytes != 0)
         return fmt::format("{} bytes of shared memory that the plan does not list", entry->static_smem_bytes);
-      if (ptx_parameter_bytes(image.ptx, entry->name) != planned_parameter_bytes(step))
+      if (ptx_parameter_bytes(step.is_merge ? image.merge.ptx : image.ptx, entry->name) !=
+          planned_parameter_bytes(step))
         return "the plan's parameters are not those of the code";
     }
     if (!image.report.notes.empty()) return image.report.notes.front();

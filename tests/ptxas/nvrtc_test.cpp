@@ -117,6 +117,70 @@ TEST_CASE("nvrtc: pages of eight keys leave an indexer's loading warp its regist
   check_all(*compiler, kernels, 1);
 }
 
+// What a merge's Config leaves out of its kernel's is nothing that a merge reads: else its code would be another.
+TEST_CASE("nvrtc: a merge is what it would be with all of its kernel's Config") {
+  if (!nvrtc_or_skip()) return;
+  const auto compiler = make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
+  const auto instructions = [&](SourceBundle bundle, const std::string& config) {
+    for (SourceFile& header : bundle.headers)
+      if (header.path == "merge_config.cuh" && !config.empty()) header.text = config;
+    const std::string ptx = compiler->compile(bundle).ptx;
+    std::string kept;
+    for (std::size_t at = ptx.find(".entry "); at < ptx.size() && ptx.compare(at, 5, ".file") != 0;) {
+      const std::size_t end = std::min(ptx.find('\n', at), ptx.size() - 1) + 1;
+      const std::string_view line = std::string_view(ptx).substr(at, end - at);
+      if (line.find(".loc") == std::string_view::npos && line.find("//") == std::string_view::npos) kept += line;
+      at = end;
+    }
+    return kept;
+  };
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+  const Fields ragged{
+      {"mask", "causal"}, {"q_layout", "ragged"}, {"kv_layout", "paged"}, {"page_size", "64"}, {"split_kv", "dealt"}};
+  const Fields latent{{"head_dim", "576"}, {"head_dim_v", "512"}, {"v_is_k", "on"}, {"split_kv", "dealt"}};
+  const auto with = [](Fields fields, const Fields& more) {
+    fields.insert(fields.end(), more.begin(), more.end());
+    return fields;
+  };
+  for (const Fields& fields :
+       {with(ragged, {{"head_dim", "256"}, {"window", "sliding"}, {"sink", "per_head"}, {"softcap", "tanh"}}),
+        with(ragged, {{"dtype", "e4m3"}, {"alibi", "per_head"}}), with(ragged, {{"kv_dtype", "e4m3"}}),
+        with(ragged, {{"split_size", "512"}, {"window", "chunked"}}),
+        with(ragged, {{"arch", "sm_120a"}, {"head_dim", "256"}}),
+        Fields{{"head_dim", "192"},
+               {"head_dim_v", "128"},
+               {"mask", "causal"},
+               {"window", "sliding"},
+               {"split_kv", "dealt"}},
+        Fields{{"kv_layout", "ragged"}, {"q_layout", "ragged"}, {"kv_dtype", "e4m3"}, {"split_kv", "dealt"}},
+        Fields{{"kv_layout", "paged"},
+               {"page_size", "16"},
+               {"heads_q", "32"},
+               {"heads_kv", "8"},
+               {"seqlen_q", "1"},
+               {"seqlen_k", "4096"},
+               {"batch", "8"},
+               {"split_kv", "dealt"}},
+        with(latent, {{"kv_layout", "paged"}, {"page_size", "64"}, {"mask", "causal"}}),
+        with(latent, {{"kv_dtype", "e4m3"}}), with(latent, {{"kv_pools", "sparse_window"}, {"kv_cache", "mla_656"}}),
+        Fields{{"window", "sliding"}, {"split_kv", "on"}, {"output", "unnormalized"}},
+        Fields{{"arch", "sm_100a"}, {"head_dim", "64"}, {"split_kv", "on"}, {"kv_dtype", "e4m3"}},
+        Fields{{"arch", "sm_120a"}, {"dtype", "nvfp4"}, {"split_kv", "on"}, {"softcap", "tanh"}}}) {
+    const SourceBundle bundle = emit(make_plan(problem_of("fmha", fields)));
+    REQUIRE(bundle.merge != nullptr);
+    CAPTURE(bundle.entries.front());
+    std::string config;
+    for (const SourceFile& header : bundle.headers)
+      if (header.path == "config.cuh") config = header.text;
+    const std::string name = " kConfig{";
+    REQUIRE(config.find(name) != std::string::npos);
+    config.replace(config.find(name), name.size(), " kMergeConfig{");
+    const std::string own = instructions(*bundle.merge, {});
+    CHECK(own.size() > 1000);
+    CHECK(own == instructions(*bundle.merge, config));
+  }
+}
+
 TEST_CASE("nvrtc: a single file compiles by itself, with the bundle's options") {
   const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
   for (const Problem& problem : {Problem(Copy2d{}), Problem(Fmha{.head_dim = 64, .output = Output::unnormalized})}) {

@@ -380,13 +380,14 @@ TEST_CASE("cache gate: a socket in place of a file is damage") {
   for (const char* name : kEntryFiles) {
     CAPTURE(name);
     Bench bench;
-    CacheRequest request = request_for(sample_bundle(1), &bench.compiler);
+    SourceBundle bundle = sample_bundle(1);
+    bundle.merge = std::make_shared<const SourceBundle>(sample_bundle(2));
+    CacheRequest request = request_for(bundle, &bench.compiler);
     request.source = "// nvcc ...\n";
     const auto build = [&] {
-      return bench.open()->find_or_build(request, [&] { return bench.compiler.compile(sample_bundle(1)); });
+      return bench.open()->find_or_build(request, [&] { return bench.compiler.compile(bundle); });
     };
-    build();
-    const fs::path socket = bench.entry_folder(1) / name;
+    const fs::path socket = build()->folder / name;
     const auto put_socket = [&] {
       fs::remove(socket);
       REQUIRE(::mknod(socket.c_str(), S_IFSOCK | 0644, 0) == 0);
@@ -408,7 +409,7 @@ TEST_CASE("cache gate: a socket in place of a file is damage") {
     build();
     put_socket();
     CHECK(build()->tier == CacheTier::compiled);
-    CHECK(bench.find(1)->tier == CacheTier::user);
+    CHECK(bench.open()->find(request)->tier == CacheTier::user);
     CHECK(bench.quarantined() == 1);
   }
 }

@@ -24,6 +24,8 @@ TEST_CASE("cache keys: every part of the content changes the source key") {
       [](SourceBundle& b) { b.headers[0].text += " "; },
       [](SourceBundle& b) { b.headers.pop_back(); },
       [](SourceBundle& b) { b.entries[0] += "_"; },
+      [](SourceBundle& b) { b.merge = std::make_shared<const SourceBundle>(); },
+      [](SourceBundle& b) { b.merge = std::make_shared<const SourceBundle>(b); },
       [](SourceBundle& b) {  // the same bytes, cut elsewhere
         b.headers[0].path += b.headers[0].text[0];
         b.headers[0].text.erase(0, 1);
@@ -127,6 +129,7 @@ TEST_CASE("compile.json: what is written is read back") {
         "compile.json gives no fitting number for registers");
   CHECK(refusal_with("\"registers\": 1", "\"registers\": -2147483649") ==
         "compile.json gives no fitting number for registers");
-  CHECK(refusal_with("\"schema\": 1", "\"schema\": 2") == "compile.json has schema 2: this version reads 1");
+  CHECK(refusal_with("\"schema\": 1", "\"schema\": 3") == "compile.json has schema 3: this version reads 1 and 2");
+  CHECK(refusal_with("\"schema\": 1", "\"schema\": 2") == "compile.json does not list the files of its schema");
   CHECK(refusal_with("\"log\"", "\"lag\"").find("compile.json is not a record") == 0);
 }

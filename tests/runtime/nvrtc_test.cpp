@@ -66,6 +66,33 @@ TEST_CASE("a library in a Python environment knows its folder of packages") {
   CHECK(packages_around("build/site-packages.d/x").empty());
 }
 
+TEST_CASE("a merge beside a kernel: each as it is alone, in one report") {
+  if (compiler() == nullptr) return;
+  SourceBundle merge = small_bundle();
+  merge.program = "/tessera/test/merge.cu";
+  merge.text =
+      "#include \"scale/factor.h\"\n"
+      "extern \"C\" __global__ void tessera_merge(float* x) { *x = scaled(*x + 1); }\n";
+  merge.entries = {"tessera_merge"};
+  SourceBundle bundle = small_bundle();
+  bundle.merge = std::make_shared<const SourceBundle>(merge);
+  const Image image = compiler()->compile(bundle), kernel = compiler()->compile(small_bundle()),
+              alone = compiler()->compile(merge);
+  CHECK(image.ptx == kernel.ptx);
+  CHECK(image.cubin == kernel.cubin);
+  CHECK(image.merge.ptx == alone.ptx);
+  CHECK(image.merge.cubin == alone.cubin);
+  REQUIRE(image.report.entries.size() == 2);
+  CHECK(image.report.entries[0].name == "tessera_scale");
+  CHECK(image.report.entries[1].name == "tessera_merge");
+  CHECK(image.report.log.find("'tessera_scale'") < image.report.log.find("'tessera_merge'"));
+  CHECK(image.report.compile_ms > 0);
+
+  merge.text = "#include \"scale/factor.h\"\nint broken = nothing;\n";
+  bundle.merge = std::make_shared<const SourceBundle>(merge);
+  CHECK(std::string(failure(bundle).what()).find("merge.cu:2:") != std::string::npos);
+}
+
 TEST_CASE("PTX alone is the PTX that comes with a cubin") {
   if (compiler() == nullptr) return;
   const auto without = make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});

@@ -46,6 +46,7 @@ class CountingCompiler : public Compiler {
     for (const std::string& entry : bundle.entries) image.report.entries.push_back({entry, 168, 0, 0, 0, 1024, 16});
     image.report.notes = {"a note of the assembler"};
     image.report.compile_ms = 12.5;
+    if (bundle.merge != nullptr) add_merge(image, compile(*bundle.merge));
     return image;
   }
 

@@ -20,6 +20,7 @@ class PtxCompiler final : public Compiler {
   Image compile(const SourceBundle& bundle) override {
     Image image = nvrtc_->compile(bundle);
     image.cubin = {std::byte{1}};
+    if (bundle.merge != nullptr) image.merge.cubin = {std::byte{1}};
     return image;
   }
 

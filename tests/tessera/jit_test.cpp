@@ -39,15 +39,23 @@ class CountingCompiler final : public Compiler {
     if (!fail_on.empty() && bundle.entries.front().find(fail_on) != std::string::npos) {
       throw Error(ErrorKind::compile, "planted failure");
     }
+    {
+      const std::lock_guard lock(mutex_);
+      compiled.push_back(bundle.entries.front());
+    }
     Image image;
     image.ptx = "// " + bundle.entries.front();
     image.cubin.assign(64, std::byte{7});
     image.report.compiler = identity_;
     image.report.entries.push_back({.name = bundle.entries.front(), .registers = 168});
+    image.report.compile_ms = 1;
+    if (bundle.merge != nullptr) add_merge(image, compile(*bundle.merge));
     return image;
   }
+  std::vector<std::string> compiled;  ///< entries, in the order in which their compiles end
 
  private:
+  std::mutex mutex_;
   CompilerIdentity identity_{.name = "counting", .major_version = 1, .minor_version = 0, .build_id = "00"};
   std::vector<std::string> architectures_{"sm_90a"};
 };
@@ -509,6 +517,139 @@ TEST_CASE("jit: a factor of values that are a part of keys is refused, not ignor
   CHECK(refusal(latent, {.v_descale = 4096}) == only_k);
   CHECK(refusal(latent, {.k_descale = 4096}) != only_k);  // but for its sizes
   CHECK(refusal(Fmha{.kv_dtype = DType::e4m3}, {.v_descale = 4096}) != only_k);
+}
+
+Problem dealt(std::string_view page_size, std::string_view head_dim = "128") {
+  return problem_of("fmha", {{"head_dim", std::string(head_dim)},
+                             {"mask", "causal"},
+                             {"q_layout", "ragged"},
+                             {"kv_layout", "paged"},
+                             {"page_size", std::string(page_size)},
+                             {"split_kv", "dealt"}});
+}
+std::string merge_of(const Problem& problem) { return make_plan(problem).launch.steps.at(1).entry; }
+bool is_merge(const CacheListing& entry) { return entry.kernel.ends_with("_merge"); }
+
+TEST_CASE("jit: kernels of one output share the kernel that merges, each has it in its entry") {
+  const Fixture fixture;
+  const Problem a = dealt("16"), b = dealt("64"), wide = dealt("16", "256");
+  REQUIRE(merge_of(a) == merge_of(b));
+  REQUIRE(merge_of(a) != merge_of(wide));
+  const auto jit = fixture.jit();
+  const auto first = jit->kernel(a);
+  CHECK(fixture.compiler->compiles == 2);
+  const CacheEntry& entry = first->entry();
+  CHECK(entry.image.ptx == "// " + first->plan().kernel);
+  CHECK(entry.image.merge.ptx == "// " + merge_of(a));
+  CHECK(entry.image.merge.cubin.size() == 64);
+  REQUIRE(entry.image.report.entries.size() == 2);
+  CHECK(entry.image.report.entries[1].name == merge_of(a));
+  CHECK(entry.image.report.compile_ms >= 1);
+  CHECK(entry.image.report.compile_ms < 1000);
+  const auto second = jit->kernel(b);
+  CHECK(fixture.compiler->compiles == 3);
+  CHECK(second->entry().image.merge.ptx == entry.image.merge.ptx);
+  jit->kernel(wide);
+  CHECK(fixture.compiler->compiles == 5);
+  CHECK(jit->stats().cache.compiles == 5);
+  // Another process finds both parts in the kernel's own entry.
+  const auto other = fixture.jit();
+  const CacheEntry& found = other->kernel(a)->entry();
+  CHECK(found.tier == CacheTier::user);
+  CHECK(found.image.merge.cubin == entry.image.merge.cubin);
+  CHECK(found.whole_image().merge.ptx == entry.image.merge.ptx);
+  CHECK(fixture.compiler->compiles == 5);
+  // Options reach the merge.
+  fixture.jit({.nvrtc_options = {"--use_fast_math"}})->kernel(a);
+  CHECK(fixture.compiler->compiles == 7);
+}
+
+TEST_CASE("jit: a cache that has the merge and not the kernel, the kernel and not the merge, a damaged merge") {
+  const Fixture fixture;
+  const Problem a = dealt("16"), b = dealt("64");
+  fixture.jit()->kernel(a);
+  const auto entries = [&] { return list_cache(fixture.jit()->cache().options()); };
+  REQUIRE(entries().size() == 2);
+  const auto remove_those = [&](bool merges) {
+    for (const CacheListing& entry : entries())
+      if (is_merge(entry) == merges) std::filesystem::remove_all(entry.folder);
+  };
+  // The merge alone: the kernel is compiled.
+  remove_those(false);
+  fixture.compiler->compiled.clear();
+  CHECK(fixture.jit()->check({&a, 1}).front().tier == std::nullopt);
+  fixture.jit()->kernel(a);
+  CHECK(fixture.compiler->compiled == std::vector<std::string>{planned_kernel(a)});
+  // The kernel alone: nothing is.
+  remove_those(true);
+  fixture.compiler->compiled.clear();
+  CHECK(fixture.jit()->check({&a, 1}).front().tier == CacheTier::user);
+  CHECK(fixture.jit({.policy = CompilePolicy::forbid})->kernel(a)->entry().image.merge.cubin.size() == 64);
+  CHECK(fixture.compiler->compiled.empty());
+  // Neither for another one.
+  fixture.jit()->kernel(b);
+  CHECK(fixture.compiler->compiled.size() == 2);
+  // A damaged merge is compiled again; who has its own does not look at it.
+  for (const CacheListing& entry : entries())
+    if (is_merge(entry)) write_file(entry.folder / "kernel.cubin", "damaged");
+  fixture.compiler->compiled.clear();
+  fixture.jit()->kernel(a);
+  CHECK(fixture.compiler->compiled.empty());
+  const Problem c = dealt("32");
+  REQUIRE(merge_of(c) == merge_of(a));
+  const auto jit = fixture.jit();
+  CHECK(jit->kernel(c)->entry().image.merge.cubin.size() == 64);
+  CHECK(fixture.compiler->compiled.size() == 2);
+  CHECK(jit->stats().cache.quarantined == 1);
+}
+
+TEST_CASE("jit: two threads that want two kernels of one merge compile it once") {
+  const Fixture fixture;
+  fixture.compiler->delay_ms = 50;
+  const auto jit = fixture.jit();
+  {
+    std::vector<std::jthread> threads;
+    for (const char* const page : {"8", "16", "32", "64"})
+      threads.emplace_back([&, page] { jit->kernel(dealt(page)); });
+  }
+  CHECK(fixture.compiler->compiles == 5);
+  // Of a list likewise, which counts kernels alone.
+  const Fixture other;
+  const std::vector<Problem> problems{dealt("8"), dealt("16"), dealt("32"), dealt("64")};
+  const WarmReport report = other.jit()->warm(problems, {.jobs = 4});
+  CHECK(report.compiled == 4);
+  CHECK(report.entries.front().registers == 168);
+  CHECK(other.compiler->compiles == 5);
+}
+
+TEST_CASE("jit: without a folder kernels share a merge in memory") {
+  const auto compiler = std::make_shared<CountingCompiler>();
+  Jit jit({.use_disk_cache = false});
+  jit.set_compiler(compiler);
+  jit.kernel(dealt("16"));
+  CHECK(jit.kernel(dealt("64"))->entry().image.merge.cubin.size() == 64);
+  CHECK(compiler->compiles == 3);
+}
+
+TEST_CASE("jit: a merge that does not compile is the kernel's failure, and is tried again") {
+  const Fixture fixture;
+  const Problem a = dealt("16");
+  const auto jit = fixture.jit();
+  fixture.compiler->fail_on = "_merge";
+  CHECK(error_of([&] { jit->kernel(a); }).kind() == ErrorKind::compile);
+  CHECK(list_cache(jit->cache().options()).empty());
+  fixture.compiler->fail_on.clear();
+  CHECK_NOTHROW(jit->kernel(a));
+  CHECK(fixture.compiler->compiles == 4);
+  // The kernel's failure leaves the merge, which is whole.
+  const Fixture other;
+  other.compiler->fail_on = planned_kernel(a);
+  CHECK(error_of([&] { other.jit()->kernel(a); }).kind() == ErrorKind::compile);
+  REQUIRE(list_cache(other.jit()->cache().options()).size() == 1);
+  other.compiler->fail_on.clear();
+  other.compiler->compiled.clear();
+  other.jit()->kernel(a);
+  CHECK(other.compiler->compiled == std::vector<std::string>{planned_kernel(a)});
 }
 
 TEST_CASE("jit: compiler options enter the key") {

@@ -40,10 +40,19 @@ struct CompileReport {
   double compile_ms = 0;
 };
 
+struct Code {
+  std::string ptx{};
+  std::vector<std::byte> cubin{};
+};
+
 struct Image {
   std::string ptx;
   std::vector<std::byte> cubin;
-  CompileReport report;
+  CompileReport report;  ///< of all its kernels
+  Code merge{};          ///< of the bundle's merge; empty where there is none
 };
+
+/// Puts code and report of a merge, compiled by itself, into the image of a kernel. compile_ms stays the kernel's.
+void add_merge(Image& image, Image merge);
 
 }  // namespace tessera

@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-inline constexpr int kPlanVersion = 1;
+inline constexpr int kPlanVersion = 2;  ///< the newest that is read
 
 /// Most entries of each list of a plan. A launch works on stack arrays of these lengths; a plan beyond them is refused.
 inline constexpr std::size_t kMaxSizes = 64;
@@ -85,6 +85,7 @@ struct KernelParameter {
 /// One kernel launch.
 struct LaunchStep {
   std::string entry;
+  bool is_merge = false;  ///< its code is that of the bundle's merge: merge.cubin, in place of kernel.cubin
   std::array<Expression, 3> grid{Expression(1), Expression(1), Expression(1)};  ///< any 0: the step is skipped
   std::array<std::uint32_t, 3> block{1, 1, 1};
   std::array<std::uint32_t, 3> cluster{1, 1, 1};

@@ -3,6 +3,7 @@
 // ("fmha/kernel.cuh", "entry.cu"); the compiler receives them from memory and looks at no file system.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct SourceBundle {
   std::string arch;                  ///< "sm_90a"
   std::vector<std::string> options;  ///< passed as they are, besides the architecture
   std::vector<std::string> entries;  ///< names of the extern "C" kernels that it defines
+  /// Of the kernel that merges what this one makes, whole in itself: others that make the same have the same. Null:
+  /// there is none.
+  std::shared_ptr<const SourceBundle> merge{};
 };
 
 }  // namespace tessera

@@ -102,6 +102,9 @@ struct CostSheet {
 struct PlanSources {
   std::string entry;                ///< the translation unit
   std::vector<SourceFile> headers;  ///< those that no template provides, config.cuh among them
+  /// Of the kernel that merges, likewise; empty where there is none.
+  std::string merge{};
+  std::vector<SourceFile> merge_headers{};
 };
 
 struct Plan {
@@ -156,5 +159,8 @@ std::string emit_single_file(const Plan& plan, const std::vector<SourceFile>& te
 /// The text of plan.json, the contract with every host: what was chosen, what the kernel needs, its launch. It depends
 /// on the kernel alone, not on hints and lists of candidates.
 std::string plan_json(const Plan& plan);
+
+/// What stands in its place beside a kernel that merges what others made: it has no launch of its own.
+std::string merge_plan_json(const std::string& op, const std::string& arch, const std::string& kernel);
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// The cubin cache: one folder per entry (kernel.cubin, kernel.ptx, plan.json, compile.json and, where kept, source.cu),
+// The cubin cache: one folder per entry (kernel.cubin, kernel.ptx, plan.json, compile.json, of split keys merge.cubin
+// and merge.ptx, and, where kept, source.cu),
 // published by rename, digests checked on load, single flight within and across processes, tiers from memory to
 // read-only system folders. See docs/cache.md for the layout on disk, the guarantees and how each fault degrades;
 // cache_admin.h lists, verifies, prunes, exports and imports.
@@ -56,6 +57,8 @@ struct CacheEntry {
   /// The PTX: image.ptx, or read from the folder and verified. Throws Error{io} when the entry left the disk meanwhile
   /// (evicted, pruned) or is damaged; then a request with need_ptx gets it, by a compile if need be.
   std::string read_ptx() const;
+  /// The image with its PTX, likewise.
+  Image whole_image() const;
 };
 
 /// A stop request ended the wait for another process's compile.

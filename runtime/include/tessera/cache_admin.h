@@ -50,6 +50,7 @@ struct CacheDetails {
   std::string plan_json, ptx;
   std::string source;  ///< empty unless it was kept
   std::vector<std::byte> cubin;
+  Code merge;
 };
 
 /// The entry whose entry key or source key begins so, verified. Throws Error{usage} for fewer than 6 characters, for no

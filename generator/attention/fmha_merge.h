@@ -1,0 +1,42 @@
+// The kernel that merges split keys: a translation unit of its own, which all kernels share whose parts and output are
+// alike. Its Config is the kernel's, of which everything that a merge does not read is as by default.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "generator/plan_sources.h"
+#include "spec/fmha.h"
+#include "spec/fmha_latent.h"
+#include "spec/fmha_nvfp4.h"
+#include "spec/fmha_tcgen05.h"
+#include "tessera/spec/attention_types.h"
+#include "tessera/targets.h"
+
+namespace tessera {
+
+/// Of parts [num_splits][rows]: what attention/merge.cuh reads.
+AttentionFacts merged_facts(const AttentionFacts& facts);
+
+fmha::Config merge_config(const fmha::Config& config);
+fmha_latent::Config merge_config(const fmha_latent::Config& config);
+fmha_nvfp4::Config merge_config(const fmha_nvfp4::Config& config);
+fmha_tcgen05::Config merge_config(const fmha_tcgen05::Config& config);
+
+/// The template that the translation unit includes.
+std::string_view merge_header(const AttentionFacts& facts, bool is_dealt);
+
+/// Name of the entry.
+template <class Operator>
+std::string merge_name(Arch arch, const typename Operator::Config& config) {
+  return Operator::kernel_name(arch, merge_config(config)) + "_merge";
+}
+
+/// For Operator::merge_code().
+template <class Operator>
+MergeCode merge_code_of(const typename Operator::Config& config) {
+  return {merge_header(config.facts, config.split_kv == SplitKv::dealt),
+          initialisers_of<Operator>(merge_config(config))};
+}
+
+}  // namespace tessera
