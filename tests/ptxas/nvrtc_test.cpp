@@ -126,8 +126,8 @@ TEST_CASE("nvrtc: a merge is what it would be with all of its kernel's Config") 
       if (header.path == "merge_config.cuh" && !config.empty()) header.text = config;
     const std::string ptx = compiler->compile(bundle).ptx;
     std::string kept;
-    for (std::size_t at = ptx.find(".entry "); at < ptx.size() && ptx.compare(at, 5, ".file") != 0;) {
-      const std::size_t end = std::min(ptx.find('\n', at), ptx.size() - 1) + 1;
+    for (std::size_t at = ptx.find(".entry "), last = ptx.find("\n}\n", at); at < last;) {
+      const std::size_t end = ptx.find('\n', at) + 1;
       const std::string_view line = std::string_view(ptx).substr(at, end - at);
       if (line.find(".loc") == std::string_view::npos && line.find("//") == std::string_view::npos) kept += line;
       at = end;
