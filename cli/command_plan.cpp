@@ -30,9 +30,19 @@ std::string where_it_loads(Arch target) {
   return std::string(own);
 }
 
+/// How far such predictions were off.
+std::string spread_text(const emulator::GpuTime& gpu) {
+  const emulator::PredictionError error = emulator::error_of(gpu);
+  if (error.source.empty()) return "not measured; no prediction for it has been compared with a clock";
+  return fmt::format("not measured; median error of predictions {:g} %", error.median_percent);
+}
+
 void append_config(std::string& out, const Plan& plan) {
   out += fmt::format("{}\n  operator  {}, {} (loads on compute capability {})\n  why       {}\n", plan.kernel, plan.op,
                      plan.arch.to_string(), where_it_loads(plan.arch), plan.reason);
+  if (const auto gpu = gpu_of_choices(plan.arch))
+    out += fmt::format("  chosen    as predicted for the {}, {} (docs/time.md)\n", emulator::name_of(*gpu),
+                       spread_text(*gpu));
   std::vector<std::string> fields;
   for (const ConfigField& field : plan.fields) fields.push_back(fmt::format("{} {}", field.name, field.value));
   out += fmt::format("  config    {}\n", fmt::join(fields, ", "));
@@ -198,6 +208,13 @@ void append_predicted(std::string& out, const PredictedTime& predicted, const em
   out += fmt::format("  {}: {:.1f} us, limit: {}\n  at {}\n  {}\n", emulator::name_of(gpu),
                      emulator::total_microseconds(predicted.kernels), fmt::join(limits, "; "), fmt::join(sizes, ", "),
                      error_text(gpu));
+}
+
+/// Of a GPU that nothing was measured on: what the choice is by.
+OrderedJson chosen_json(const emulator::GpuTime& gpu) {
+  const emulator::PredictionError error = emulator::error_of(gpu);
+  return {{"predicted_for", emulator::name_of(gpu)},
+          {"median_error_percent", error.source.empty() ? OrderedJson() : OrderedJson(error.median_percent)}};
 }
 
 OrderedJson predicted_json(const PredictedTime& predicted, const emulator::GpuTime& gpu) {
@@ -379,6 +396,7 @@ class PlanCommand final : public Command {
 
   OrderedJson json_of(Call& call, const Plan& plan, const Checked& checked) const {
     OrderedJson json = to_json(plan, true);
+    if (const auto gpu = gpu_of_choices(plan.arch)) json["chosen"] = chosen_json(*gpu);
     if (is_predicted(checked))
       json["predicted"] = predicted_json(predicted_time(*call.jit().kernel(plan), gpu_, time_), *gpu_);
     if (checked.is_checked) json["size_problems"] = checked.problems;

@@ -44,6 +44,12 @@ PredictedTime predicted_time(Kernel& kernel, const std::shared_ptr<const emulato
   return predicted;
 }
 
+std::shared_ptr<const emulator::GpuTime> gpu_of_choices(Arch arch) {
+  if (has_family(arch, MmaFamily::tcgen05)) return emulator::find_gpu_time("b200");  // the B300's kernels are its, too
+  if (arch.compute_major() != 12) return nullptr;
+  return emulator::find_gpu_time(arch.number == 121 ? "gb10" : "rtx5090");
+}
+
 std::string error_text(const emulator::GpuTime& gpu) {
   const emulator::PredictionError error = emulator::error_of(gpu);
   if (error.source.empty())

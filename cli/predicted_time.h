@@ -10,6 +10,7 @@
 #include "tessera/emulator/device.h"
 #include "tessera/jit.h"
 #include "tessera/plan.h"
+#include "tessera/targets.h"
 
 namespace tessera::cli {
 
@@ -25,6 +26,9 @@ PredictedTime predicted_time(Kernel& kernel, const std::shared_ptr<const emulato
                              const std::string& time);
 /// Throws as above.
 void check_target(const Plan& plan, const emulator::GpuTime& gpu, const std::string& time);
+
+/// The described GPU that a target's default kernels are chosen for by predictions; null where they are by a clock.
+std::shared_ptr<const emulator::GpuTime> gpu_of_choices(Arch arch);
 
 /// "not measured; median error of this GPU's predictions 14 %: ...", or that nothing has been compared.
 std::string error_text(const emulator::GpuTime& gpu);

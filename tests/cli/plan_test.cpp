@@ -90,6 +90,34 @@ TEST_CASE("plan --time: the predicted time, for which GPU, and how far off such 
   CHECK(!Json::parse(machine.terminal.run({"plan", "gemv", "--json"}).out).contains("predicted"));
 }
 
+TEST_CASE(
+    "plan: a choice for a GPU that nothing was measured on is as predicted, for which one, and how far off those "
+    "were") {
+  Terminal terminal;
+  const auto plan = [&](const char* arch, bool as_json) {
+    std::vector<std::string> words{"plan", "gemv", "--arch", arch};
+    if (as_json) words.push_back("--json");
+    return terminal.run(words).out;
+  };
+  for (const char* const arch : {"sm_100a", "sm_103f", "sm_120a"}) {
+    const char* const gpu = arch == std::string_view("sm_120a") ? "RTX5090" : "B200";
+    const Json chosen = Json::parse(plan(arch, true)).at("chosen");
+    CHECK(chosen.at("predicted_for") == gpu);
+    const double error = chosen.at("median_error_percent").get<double>();
+    CHECK(error > 0);
+    CHECK(has(
+        plan(arch, false),
+        fmt::format(
+            "\n  chosen    as predicted for the {}, not measured; median error of predictions {:g} % (docs/time.md)\n",
+            gpu, error)
+            .c_str()));
+  }
+  CHECK(has(plan("sm_121a", false), "as predicted for the GB10, not measured; no prediction for it has been compared"));
+  CHECK(Json::parse(plan("sm_121a", true)).at("chosen").at("median_error_percent").is_null());
+  CHECK(!has(plan("sm_90a", false), "predicted"));
+  CHECK(!Json::parse(plan("sm_90a", true)).contains("chosen"));
+}
+
 TEST_CASE("plans of a list are one JSON value, as it would be printed in one go, whatever is among them") {
   Terminal terminal;
   const std::string list = terminal.write(
