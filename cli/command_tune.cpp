@@ -211,7 +211,7 @@ class TuneCommand final : public Command {
     choice.candidates = static_cast<int>(candidates.size());
     for (const Candidate& candidate : candidates)
       if (candidate.kernel->plan().kernel == planned) choice.default_us = candidate.time_us;
-    report(call, problem, choice, planned, results);
+    report(call, problem, choice, candidates, planned, results);
     tuning.set(problem, std::move(choice));
     return kOk;
   }
@@ -281,7 +281,7 @@ class TuneCommand final : public Command {
       TunedChoice choice = choice_of(problem, candidate);
       choice.default_us = default_us;
       choice.candidates = measured;
-      report(call, problem, choice, planned, results);
+      report(call, problem, choice, candidates, planned, results);
       tuning.set(problem, std::move(choice));
       return code;
     }
@@ -299,17 +299,20 @@ class TuneCommand final : public Command {
     return choice;
   }
 
-  void report(Call& call, const Problem& problem, const TunedChoice& choice, const std::string& planned,
-              OrderedJson& results) const {
-    OrderedJson pins = OrderedJson::object();
+  /// `timed`: fastest first; where a GPU measured them only those near the best.
+  void report(Call& call, const Problem& problem, const TunedChoice& choice, const std::vector<Candidate>& timed,
+              const std::string& planned, OrderedJson& results) const {
+    OrderedJson pins = OrderedJson::object(), times = OrderedJson::object();
     for (const auto& [key, text] : choice.pins) pins[key] = text;
+    for (const Candidate& candidate : timed) times[candidate.kernel->plan().kernel] = candidate.time_us;
     results.push_back({{"problem", describe(problem)},
                        {"kernel", choice.kernel},
                        {"pins", std::move(pins)},
                        {"time_us", choice.time_us},
                        {"default", planned},
                        {"default_us", choice.default_us},
-                       {"candidates", choice.candidates}});
+                       {"candidates", choice.candidates},
+                       {"times_us", std::move(times)}});
     if (call.is_json()) return;
     call.print(fmt::format("{}\n  {:.1f} us  {}\n  {:.1f} us  {}, the planner's choice; {} {}\n", describe(problem),
                            choice.time_us, choice.kernel, choice.default_us, planned,

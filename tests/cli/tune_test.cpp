@@ -93,6 +93,8 @@ TEST_CASE("tune: the fastest candidate with a right result is written, and taken
   CHECK(report["choices"][0]["time_us"] == 250);
   CHECK(report["choices"][0]["default_us"] == 500);
   CHECK(report["choices"][0]["candidates"] == bench.kernels.size());
+  CHECK(report["choices"][0]["times_us"][bench.fastest] == 250);
+  CHECK(report["choices"][0]["times_us"][bench.kernels.front()] == 500);  // far from the best, but the planner's
 
   const Json plain = Json::parse(bench.terminal.run({"plan", "copy2d", "--json"}).out);
   const Json tuned = Json::parse(bench.terminal.run({"plan", "copy2d", "--json", "--tuning", bench.output}).out);
