@@ -80,8 +80,9 @@ class RunIndexer final : public RunOperator {
                                  : flags.inputs == "uniform"  ? reference::Fill::uniform
                                  : flags.inputs == "standard" ? reference::Fill::standard
                                                               : reference::Fill::normal;
-    Tensors made = reference::indexer_inputs(indexer_run(plan, launch.by_name(sizes)), fill,
-                                             static_cast<std::uint64_t>(flags.seed));
+    reference::IndexerRun run = indexer_run(plan, launch.by_name(sizes));
+    run.is_usual = flags.is_timed;
+    Tensors made = reference::indexer_inputs(run, fill, static_cast<std::uint64_t>(flags.seed));
     for (const auto& [name, tensor] : flags.arrays) made[name] = tensor;
     return made;
   }

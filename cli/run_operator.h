@@ -31,6 +31,7 @@ struct RunFlags {
   bool pads_rows = false;         ///< pitches of the smallest legal size
   std::int64_t seed = 1;
   bool is_emulated = false;                         ///< example sizes are then small
+  bool is_timed = false;                            ///< time alone is asked: nothing that is there to break kernels
   std::optional<double> softmax_scale;              ///< none: the operator's default
   std::optional<double> softcap;                    ///< of attention whose scores are capped; none: 30
   std::string lengths_file;                         ///< of attention: empty, random or where `lengths` are from
@@ -51,6 +52,8 @@ class RunOperator {
   virtual std::map<std::string, reference::Tensor> inputs(const Plan& plan, const LaunchSizes& launch,
                                                           const std::vector<std::int64_t>& sizes,
                                                           const RunFlags& flags) const = 0;
+  /// Whether how long a launch takes depends on the values that it reads, and not on whole numbers alone.
+  virtual bool has_time_by_values() const { return false; }
   /// The verdict over a launch of flags.sizes.
   virtual reference::Comparison compare(const Plan& plan, const std::map<std::string, reference::Tensor>& inputs,
                                         const std::map<std::string, reference::Tensor>& outputs, const RunFlags& flags,

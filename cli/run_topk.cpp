@@ -56,11 +56,14 @@ class RunTopk final : public RunOperator {
                                  : flags.inputs == "uniform"  ? reference::Fill::uniform
                                  : flags.inputs == "standard" ? reference::Fill::standard
                                                               : reference::Fill::normal;
-    Tensors made =
-        reference::topk_inputs(topk_run_of(plan, launch.by_name(sizes)), fill, static_cast<std::uint64_t>(flags.seed));
+    reference::TopkRun run = topk_run_of(plan, launch.by_name(sizes));
+    run.is_usual = flags.is_timed;
+    Tensors made = reference::topk_inputs(run, fill, static_cast<std::uint64_t>(flags.seed));
     for (const auto& [name, tensor] : flags.arrays) made[name] = tensor;
     return made;
   }
+
+  bool has_time_by_values() const override { return true; }
 
   reference::Comparison compare(const Plan& plan, const Tensors& inputs, const Tensors& outputs, const RunFlags& flags,
                                 int jobs) const override {

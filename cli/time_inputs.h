@@ -10,8 +10,8 @@
 
 namespace tessera::cli {
 
-/// Values of which nothing depends but results: zeros. Where whole numbers are among the inputs (lengths, pages) the
-/// real ones.
+/// Values of which nothing depends but results: zeros. Where whole numbers are among the inputs (lengths, pages), or
+/// the time depends on values (topk), the real ones, such as models have: the indexer's ranges are causal.
 std::map<std::string, reference::Tensor> inputs_for_time(const RunOperator& op, const Plan& plan,
                                                          const LaunchSizes& launch,
                                                          const std::vector<std::int64_t>& sizes, const RunFlags& flags);

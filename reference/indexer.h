@@ -41,6 +41,7 @@ struct IndexerRun {
   std::int64_t m = 0;  ///< queries: of all sequences
   std::int64_t n = 0;  ///< keys that lie one behind the other
   std::int64_t columns = 0, pages = 0, max_pages = 0;
+  bool is_usual = false;  ///< of inputs: causal ranges from key 0 on, whole contexts, pages that exist
   std::int64_t max_multiply_adds = 40'000'000'000;  ///< of a comparison
 };
 

@@ -47,7 +47,8 @@ void draw_ranges(const IndexerRun& run, std::uint64_t seed, Tensors& made) {
     // Neighbours see about the same keys, as those of one sequence do.
     std::int64_t begin = random.integer(static_cast<std::uint64_t>(i / 16) * 4 + 3, 0, run.n / 3);
     std::int64_t end = run.n - run.m + i + 1;
-    switch (draw(0, 15)) {
+    if (run.is_usual) begin = 0;
+    switch (run.is_usual ? 15 : draw(0, 15)) {
       case 0:
         end = begin;
         break;
@@ -102,8 +103,8 @@ void draw_lengths(const IndexerRun& run, std::uint64_t seed, Tensors& made) {
                                 -whole,
                                 std::numeric_limits<std::int32_t>::min(),
                                 std::numeric_limits<std::int32_t>::max()};
-    const std::int64_t which = draw(0, 23);
-    set_integer(lengths, i, which < 9 ? odd[which] : most - draw(2, most * 2 / 3));
+    const std::int64_t which = run.is_usual ? 23 : draw(0, 23);
+    set_integer(lengths, i, which < 9 ? odd[which] : most - (run.is_usual ? 0 : draw(2, most * 2 / 3)));
   }
   made.emplace("context_lens", std::move(lengths));
 }
@@ -126,9 +127,10 @@ void draw_cache(const IndexerRun& run, Fill kind, std::uint64_t seed, Tensors& m
       const std::int64_t at = b * run.max_pages + entry, left = keys - entry * run.page_size;
       const std::int64_t kind_of_entry = random.integer(static_cast<std::uint64_t>(at) + (1u << 30), 0, 31);
       std::int64_t page = run.pages > 0 ? order[static_cast<std::size_t>(next++ % run.pages)] : 0;
-      if (kind_of_entry == 0) page = -1;
-      if (kind_of_entry == 1) page = run.pages + random.integer(static_cast<std::uint64_t>(at), 0, 1000);
-      if (kind_of_entry == 2) page = std::numeric_limits<std::int32_t>::min();
+      if (kind_of_entry == 0 && !run.is_usual) page = -1;
+      if (kind_of_entry == 1 && !run.is_usual)
+        page = run.pages + random.integer(static_cast<std::uint64_t>(at), 0, 1000);
+      if (kind_of_entry == 2 && !run.is_usual) page = std::numeric_limits<std::int32_t>::min();
       if (left <= 0) page = std::numeric_limits<std::int32_t>::max() - at % 7;  // never read
       set_integer(table, at, page);
       if (left > 0 && page >= 0 && page < run.pages) {

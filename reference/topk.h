@@ -26,6 +26,7 @@ struct TopkRun {
   WithValues values = WithValues::off;
   WithGuesses guesses = WithGuesses::off;
   std::int64_t page_size = 64, max_pages = 0, sequences = 0;
+  bool is_usual = false;  ///< of inputs: rows of ordinary numbers alone
 };
 
 /// What the launch reads. Rows take turns: numbers of the kind; equals at the k-th place; numbers that rise, and fall;

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/npy.h"
+#include "cli/time_inputs.h"
 #include "tests/cli/machine.h"
 #include "tests/support/input_faults.h"
 #include "tests/support/sample.h"
@@ -128,6 +129,45 @@ TEST_CASE("run: arrays of row operators bring their sizes along") {
   passes("gather+f32", "4", {x, file("indices", "<i4", {4})});
   passes("combine(3,no_weight)+f32", "7", {x, file("indices", "<i4", {7, 3})});
   passes("compress(2)+f32", "2", {x, file("scores", "<f4", {11, 64}), file("tokens", "<i4", {2, 2})});
+}
+
+TEST_CASE("where time alone is asked ranges are causal, contexts whole, pages there, and scores of topk numbers") {
+  const auto inputs_of = [](const Problem& problem, const std::vector<GivenSize>& given, bool is_for_time) {
+    const Plan plan = make_plan(problem);
+    const LaunchSizes launch(plan.launch);
+    const std::unique_ptr<RunOperator> op = make_run_operator(plan.op);
+    const std::vector<std::int64_t> sizes = *launch.complete(given);
+    RunFlags flags;
+    flags.sizes = launch.by_name(sizes);
+    return is_for_time ? inputs_for_time(*op, plan, launch, sizes, flags) : op->inputs(plan, launch, sizes, flags);
+  };
+  const auto integer = [](const reference::Tensor& tensor, std::int64_t i) {
+    return static_cast<std::int64_t>(tensor.at(i));
+  };
+  for (const bool is_for_time : {true, false}) {
+    CAPTURE(is_for_time);
+    const auto ragged = inputs_of(Indexer{}, {{"m", 96}, {"n", 500}}, is_for_time);
+    int causal = 0;
+    for (std::int64_t i = 0; i < 96; ++i)
+      causal += integer(ragged.at("ks"), i) == 0 && integer(ragged.at("ke"), i) == 500 - 96 + i + 1;
+    CHECK((causal == 96) == is_for_time);
+    const auto paged = inputs_of(Indexer{.kv_layout = KvLayout::paged},
+                                 {{"batch", 40}, {"max_pages", 3}, {"pages", 120}}, is_for_time);
+    int whole = 0, there = 0;
+    for (std::int64_t i = 0; i < 40; ++i) whole += integer(paged.at("context_lens"), i) == 3 * 64;
+    for (std::int64_t i = 0; i < 120; ++i) {
+      const std::int64_t page = integer(paged.at("block_table"), i);
+      there += page >= 0 && page < 120;
+    }
+    CHECK((whole == 40) == is_for_time);
+    CHECK((there == 120) == is_for_time);
+    const auto topk = inputs_of(Topk{.range = RowRange::lengths}, {{"m", 18}, {"n", 4096}}, is_for_time);
+    int ordinary = 0;
+    for (std::int64_t row = 0; row < 18; ++row)
+      ordinary += topk.at("scores").at(row * 4096) != topk.at("scores").at(row * 4096 + 1) &&
+                  integer(topk.at("lengths"), row) == 4096;
+    CHECK((ordinary == 18) == is_for_time);
+  }
 }
 
 TEST_CASE("the page of planted faults lists those that weak inputs do not show") {
