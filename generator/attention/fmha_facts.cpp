@@ -24,6 +24,11 @@ std::string head_dims_name(const AttentionFacts& facts) {
   return name;
 }
 
+bool may_pin(const AttentionFacts& facts, std::string_view name) {
+  if (name == "page_size") return facts.kv_layout == KvLayout::paged;
+  return name != "kv_dtype" || !has_key_scales(facts);
+}
+
 MmaKind mma_sync_kind(const AttentionFacts& facts) { return is_8_bit(facts) ? MmaKind::mma_f8 : MmaKind::mma_f16; }
 
 std::string places_name(const AttentionFacts& facts) {

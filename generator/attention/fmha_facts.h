@@ -18,6 +18,10 @@ std::string head_dims_name(const AttentionFacts& facts);
 /// "_window_usedk_paged16": what a kernel's name says of which keys a query sees and where they lie.
 std::string places_name(const AttentionFacts& facts);
 
+/// Whether a Problem of these facts may have the field of that name: of dense keys no size of pages, of keys with
+/// scales no type beside their format.
+bool may_pin(const AttentionFacts& facts, std::string_view name);
+
 /// The instruction of kernels by mma.sync, whose Configs have mma_f16 for all operands.
 MmaKind mma_sync_kind(const AttentionFacts& facts);
 

@@ -75,12 +75,12 @@ struct FmhaOperator {
     visit("promote_every", promote_every);
     visit("sm_smem_bytes", sm_smem_bytes);
   }
-  /// Those that a Problem may pin: of dense keys no size of pages; the instruction by the operands' name.
+  /// Those that a Problem may pin; the instruction by the operands' name.
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
     visit_fields(config, [&](std::string_view name, const auto& value) {
       if (name == "mma_kind") return;
-      if (config.facts.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
+      if (may_pin(config.facts, name)) visit(name, value);
     });
     visit("mma_kind", fmha::uses_mma_sync(config) ? mma_sync_kind(config.facts) : config.mma_kind);
   }

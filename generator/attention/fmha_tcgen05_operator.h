@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/attention/fmha_facts.h"
 #include "generator/fact_fields.h"
 #include "generator/plan_sources.h"
 #include "spec/fmha_tcgen05.h"
@@ -63,11 +64,11 @@ struct FmhaTcgen05Operator {
     visit("pack_gqa", pack_gqa);
     visit("split_kv", split_kv);
   }
-  /// Those that a Problem may pin: of dense keys no size of pages.
+  /// Those that a Problem may pin.
   template <class Visit>
   static void visit_pins(const Config& config, Visit&& visit) {
     visit_fields(config, [&](std::string_view name, const auto& value) {
-      if (config.facts.kv_layout == KvLayout::paged || name != "page_size") visit(name, value);
+      if (may_pin(config.facts, name)) visit(name, value);
     });
   }
 };

@@ -53,7 +53,12 @@ struct Bench {
 
 TEST_CASE("tuning: every legal candidate is a Problem that pins it, the planner's first") {
   for (const Problem& problem :
-       {Problem(Copy2d{}), Problem(Fmha{.head_dim = 64}), Problem(Gemm{.m = 128, .n = 4096, .k = 7168})}) {
+       {Problem(Copy2d{}), Problem(Fmha{.head_dim = 64}), Problem(Gemm{.m = 128, .n = 4096, .k = 7168}),
+        Problem(Fmha{.kv_layout = KvLayout::paged, .page_size = 64, .kv_format = KvFormat::nvfp4}),
+        Problem(Fmha{.arch = Arch::parse("sm_100a"),
+        .kv_layout = KvLayout::paged,
+        .page_size = 64,
+        .kv_format = KvFormat::mxfp8})}) {
     const Plan plan = make_plan(problem);
     const std::vector<Problem> pinned = pinned_candidates(problem);
     const auto legal =
