@@ -288,6 +288,7 @@ class RunFmha final : public RunOperator {
     check.tile_m = plan.number("tile_m");
     check.tile_n = plan.number("tile_n");
     check.has_long_sums = has_family(plan.arch, MmaFamily::tcgen05);
+    check.widens_to_queries = check.has_long_sums && config.v_is_k == VIsK::on;
     check.lowered = reference::lowered_beside(plan.mma_kind);
     if (is_8_bit(config) && !check.has_long_sums) check.promote_every = plan.number("promote_every");
     check.jobs = jobs;

@@ -62,6 +62,7 @@ struct FmhaCheck {
   int promote_every = 0;           ///< 8-bit q: keys after which sums become fp32; 0: never
   int lowered = 6;                 ///< 8-bit q: powers of two from a maximum to its reference; see lowered_beside()
   bool has_long_sums = false;      ///< 8-bit q: tensor cores keep as many bits as of 16-bit products (tcgen05)
+  bool widens_to_queries = false;  ///< 8-bit keys: P and V become q's type, not f16 (tcgen05, v_is_k)
   std::int64_t max_multiply_adds = std::int64_t{1} << 31;  ///< more than that is sampled
   std::uint64_t seed = 1;
   int jobs = 0;

@@ -171,6 +171,7 @@ class Run {
     check.tile_m = plan_.number("tile_m");
     check.tile_n = plan_.number("tile_n");
     check.has_long_sums = has_family(plan_.arch, MmaFamily::tcgen05);
+    check.widens_to_queries = check.has_long_sums && problem_.v_is_k == VIsK::on;
     check.lowered = reference::lowered_beside(plan_.mma_kind);
     if (is_8_bit() && !check.has_long_sums) check.promote_every = plan_.number("promote_every");
     check.jobs = 1;
