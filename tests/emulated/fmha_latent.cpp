@@ -1,6 +1,13 @@
 // Attention over keys that are values too, in the emulator against float64, with the race detector.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/emulated/fmha_run.h"
 
 namespace tessera::fmha_latent_test {
@@ -90,6 +97,60 @@ TEST_CASE("latent attention: keys dealt to CTAs, and their parts merged") {
   problem.pack_gqa = 16;
   testing::check_runs(problem, {40, 16, 1, 2, 300, 576, 512}, *compiler, {Schedule::adversarial}, 1,
                       {.seqused_k = std::vector<std::int64_t>(40, 131), .num_sms = 9});
+}
+
+/// Of the second of two launches over one workspace: tails that were added where their sequence begins, parts that were
+/// merged, and what was wrong.
+struct Again {
+  int added = 0, merged = 0;
+  std::vector<std::string> failures;
+};
+Again launch_again(Compiler& compiler, const std::vector<std::int64_t>& earlier, const std::vector<std::int64_t>& keys,
+                   std::optional<testing::FmhaLaunchFacts::Edit> edit = {}) {
+  constexpr int kSms = 5, kWords = 2 * kSms;  // "there" and "added" of each CTA: fmha_latent/tails.cuh
+  Fmha problem = latent(64);
+  problem.split_kv = SplitKv::dealt;
+  problem.seqused = UsedLengths::k;
+  testing::FmhaLaunchFacts facts{.seqused_k = keys, .num_sms = kSms};
+  facts.earlier_k = earlier;
+  facts.edit = std::move(edit);
+  facts.watched_bytes = 4 * kWords;
+  const Schedule schedules[] = {Schedule::fair, Schedule::adversarial};
+  const std::uint64_t seeds[] = {1, 2};
+  const reference::FmhaSizes sizes{static_cast<std::int64_t>(keys.size()), 64, 1, 1, 700, 576, 512};
+  const testing::FmhaVerdict verdict = testing::run_fmha(problem, sizes, compiler, schedules, seeds, facts);
+  Again again;
+  again.failures = verdict.failures;
+  for (std::size_t run = 0; run + 1 < verdict.watched.size(); run += 2) {
+    std::int32_t before[kWords], after[kWords];
+    std::memcpy(before, verdict.watched[run].data(), sizeof(before));
+    std::memcpy(after, verdict.watched[run + 1].data(), sizeof(after));
+    for (int word = 1; word < kWords; word += 2) {
+      again.added += after[word] == 1 && before[word] != 1 ? 1 : 0;
+      again.merged += after[word] == 0 && before[word] != 0 ? 1 : 0;
+    }
+  }
+  return again;
+}
+
+TEST_CASE("latent attention: what an earlier launch left in the workspace") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  const std::vector<std::int64_t> first{700, 300, 511, 128}, second{260, 640, 90, 513};
+  Again both;
+  for (const bool turned : {false, true}) {
+    const Again again = launch_again(*compiler, turned ? second : first, turned ? first : second);
+    for (const std::string& failure : again.failures) FAIL_CHECK(failure);
+    both.added += again.added;
+    both.merged += again.merged;
+  }
+  CHECK(both.added > 0);
+  CHECK(both.merged > 0);
+  // Whether a tail is there would be what it was behind the first launch.
+  const Again stale =
+      launch_again(*compiler, first, second,
+                   testing::FmhaLaunchFacts::Edit{"fmha_latent/kernel.cuh", "clear_tail<C>(params);", ";"});
+  CHECK(!stale.failures.empty());
 }
 
 Fmha latent_e4m3(int heads, DType dtype = DType::bf16) {

@@ -61,7 +61,9 @@ class Run {
       const FmhaLaunchFacts& facts)
       : problem_(problem), sizes_(sizes), facts_(facts), plan_(make_plan(problem)), device_(device) {
     softmax_scale_ = facts.softmax_scale.value_or(*plan_.launch.scalars.at(0).default_value);
-    const Image image = compiler.compile(emit(plan_));
+    SourceBundle bundle = emit(plan_);
+    if (facts.edit) plant(*facts.edit, bundle);
+    const Image image = compiler.compile(bundle);
     for (const EntryReport& entry : image.report.entries)
       spill_bytes_ += entry.spill_store_bytes + entry.spill_load_bytes;
     launcher_ = std::make_unique<Launcher>(device, plan_.launch, image);
@@ -145,8 +147,13 @@ class Run {
       arguments.workspace = workspace_;
       arguments.workspace_bytes = workspace_bytes;
     }
-    launcher_->launch({}, arguments);
-    std::vector<Finding> findings = device_.synchronize();
+    std::vector<Finding> findings;
+    if (!facts_.earlier_k.empty()) {
+      set_lengths(facts_.earlier_k);
+      findings = launch(arguments);
+      set_lengths(facts_.seqused_k);
+    }
+    for (Finding& finding : launch(arguments)) findings.push_back(std::move(finding));
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       if (plan_.launch.buffers[i].role != BufferRole::output) continue;
       Tensor& tensor = tensors_.at(plan_.launch.buffers[i].name);
@@ -154,6 +161,8 @@ class Run {
     }
     return findings;
   }
+
+  const std::vector<std::vector<std::byte>>& watched() const { return watched_; }
 
   reference::Comparison compare() const {
     reference::FmhaCheck check;
@@ -541,6 +550,30 @@ class Run {
       tensors_.emplace(name, std::move(*tensor));
   }
 
+  static void plant(const FmhaLaunchFacts::Edit& edit, SourceBundle& bundle) {
+    for (auto& [path, text] : bundle.headers) {
+      const std::size_t at = path == edit.file ? text.find(edit.from) : std::string::npos;
+      if (at == std::string::npos) continue;
+      text.replace(at, edit.from.size(), edit.to);
+      return;
+    }
+    throw std::logic_error(fmt::format("{} has no text {}", edit.file, edit.from));
+  }
+  void set_lengths(const std::vector<std::int64_t>& lengths) const {
+    const Tensor used = tensor_of(lengths);
+    device_.copy_to_device(buffers_.at(static_cast<std::size_t>(launcher_->buffer_index("seqused_k"))),
+                           used.bytes.data(), used.bytes.size());
+  }
+  std::vector<Finding> launch(const LaunchArguments& arguments) {
+    launcher_->launch({}, arguments);
+    std::vector<Finding> findings = device_.synchronize();
+    if (facts_.watched_bytes == 0) return findings;
+    std::vector<std::byte>& kept = watched_.emplace_back(static_cast<std::size_t>(facts_.watched_bytes));
+    device_.copy_to_host(kept.data(), workspace_ + static_cast<DevicePointer>(arguments.workspace_bytes) - kept.size(),
+                         kept.size());
+    return findings;
+  }
+
   void set_sink(Tensor& sink) const {
     for (std::int64_t h = 0; facts_.sink != 0 && h < sizes_.heads_q; ++h) sink.set(h, facts_.sink);
   }
@@ -582,6 +615,7 @@ class Run {
   std::size_t v_offset_ = 0;                    // of V in a pool of both
   std::vector<DevicePointer> buffers_;
   DevicePointer workspace_ = 0;
+  std::vector<std::vector<std::byte>> watched_;
 };
 
 }  // namespace
@@ -650,6 +684,7 @@ FmhaVerdict run_fmha(const Fmha& problem, const reference::FmhaSizes& sizes, Com
       if (!run.has_clean_end()) fail("rows behind the last sequence were written");
     }
   }
+  verdict.watched = run.watched();
   return verdict;
 }
 

@@ -46,6 +46,14 @@ struct FmhaLaunchFacts {
   /// Whose inputs each sequence has: one of several that are drawn with so many queries and keys each. Else its own.
   std::vector<std::int64_t> sources{};
   std::int64_t source_queries = 0, source_keys = 0;
+  /// Of a launch before, over the same workspace: lengths in place of seqused_k. Nobody looks at its outputs.
+  std::vector<std::int64_t> earlier_k{};
+  /// A text of a file of the kernel's and what stands there instead: a fault.
+  struct Edit {
+    std::string file, from, to;
+  };
+  std::optional<Edit> edit{};
+  std::int64_t watched_bytes = 0;  ///< at the workspace's end: FmhaVerdict::watched
 };
 
 /// What some runs of one kernel and shape came to.
@@ -58,6 +66,7 @@ struct FmhaVerdict {
   int spill_bytes = 0;                ///< where the assembler was asked
   double reference_seconds = 0, run_seconds = 0;
   std::vector<std::vector<std::byte>> sequences;  ///< of the first run: what its valid queries have of all outputs
+  std::vector<std::vector<std::byte>> watched;    ///< behind each launch, an earlier one too
 };
 
 /// Under each schedule and each seed of it, with the race detector: nothing is reported, rows are right, bits are
