@@ -288,11 +288,22 @@ void FmhaOperator::require_facts(const Fmha& problem) {
 
 namespace {
 
+/// Whether a sequence's rows are the eight of a tile whose products are transposed, where such a kernel is there, and
+/// was measured.
+bool has_eight_rows_at_most(const Fmha& problem) {
+  Tile tile = fmha::tile_of_warps(attention_facts(problem));
+  tile.tile_m = fmha::kRowsOfTransposed;
+  const Config c = config_of(problem, tile, Swizzle::none);
+  return problem.seqlen_q >= 1 && problem.seqlen_q * c.pack_gqa <= fmha::kRowsOfTransposed && c.facts.head_dim == 128 &&
+         fmha::has_eight_rows(c) && fmha::why_invalid(c).ok();
+}
+
 /// Dealt e4m3 keys in pages have three slots. H200, head_dim 128, one query, pages of 16, microseconds with two, three
 /// and four: 8 x 32,768 keys 137.8, 134.9, 141.4; 128 x 4,096 272.6 and 266.2; 64 drawn lengths 183.4 and 179.0. Of
 /// bf16 two are faster: 128 x 4,096 490.4 and 497.9 (bench/results/fmha-few-queries.md).
 Tile tile_of_warps(const Fmha& problem) {
   Tile tile = fmha::tile_of_warps(attention_facts(problem));
+  if (has_eight_rows_at_most(problem)) tile.tile_m = fmha::kRowsOfTransposed;
   const Config c = config_of(problem, tile, Swizzle::none);
   if (fmha::asks_ahead(c) && fmha::is_dealt(c) && widens_keys(c.facts) && c.facts.head_dim == 128) tile.stages = 3;
   return tile;
@@ -420,13 +431,18 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("head_dim {} with kv_dtype e4m3, at most {} allowed (registers beside the exchange)", found,
                          bound);
     case Rule::tile_m_of_warps:
-      return fmt::format("tile_m {} by mma.sync, {}, 64, 128 or 256 needed", found, bound);
+      return fmt::format("tile_m {} by mma.sync, {} or {}, 64, 128 or 256 needed", found, fmha::kRowsOfTransposed,
+                         bound);
     case Rule::facts_of_warps:
       if (fmha::has_pools(config) || config.facts.v_layout == Layout::k_major)
         return fmt::format("tile_m 16 with {}: warps that share a block's keys have no code for it: take tile_m 64",
                            fmha::has_pools(config) ? "two pools of keys" : "v_layout k");
       return fmt::format("tile_m 16 with head_dim {}, a multiple of 16 needed: take tile_m 64",
                          head_dims_text(config.facts.head_dim, config.facts.head_dim_v));
+    case Rule::facts_of_eight_rows:
+      return "tile_m 8, which is for keys that are split, in pages that TMA loads, on Hopper, with normalised O, heads "
+             "that share a tile by 1, 2, 4, 8 or more, and head_dim a multiple of 32, without sinks, trees, windows or "
+             "altered scores: take tile_m 16";
     case Rule::pools_need_cp_async:
       return "kv_copy tma, rows of two pools of keys come by threads: take cp_async";
     case Rule::k_major_v_of_placed_keys:

@@ -50,8 +50,31 @@ __device__ __forceinline__ long long statistic_of(const Params& p, const TileInd
   return static_cast<long long>(head) * p.seqlen_q + query;
 }
 
-// One thread of four writes a row's statistics: the reference maximum, the sum, LSE = maximum + ln(sum). `row` is the
-// thread's first.
+// A row's statistics: the reference maximum, the sum, LSE = maximum + ln(sum). The row is `own` of its head's, and the
+// r-th of the thread's.
+template <Config C>
+__device__ __forceinline__ void store_statistic(const Params& p, const TileIndex& tile, const RowStatistics& rows,
+                                                int r, int own) {
+  const long long index = statistic_of<C>(p, tile, own);
+  if constexpr (is_dealt(C)) {
+    if (tile.split >= 0) {
+      ptx::st_global_v2(p.partial_sums + 2 * part_row<C>(p, tile.split, own - tile.m * C.tile_m),
+                        __float_as_uint(rows.reference[r]), __float_as_uint(rows.sum[r]));
+      return;
+    }
+  } else if constexpr (is_split(C)) {
+    ptx::st_global_v2(p.partial_sums + 2 * (tile.split * num_rows(p) + index), __float_as_uint(rows.reference[r]),
+                      __float_as_uint(rows.sum[r]));
+    return;
+  }
+  if (p.lse != nullptr) p.lse[index] = (rows.subtrahend(r) + ptx::lg2(rows.sum[r])) * kLn2;
+  if constexpr (C.facts.output == Output::unnormalized) {
+    p.row_max[index] = rows.reference[r] * kLn2;
+    p.row_sum[index] = rows.sum[r];
+  }
+}
+
+// One thread of four writes its rows' statistics. `row` is the thread's first.
 template <Config C>
 __device__ __forceinline__ void store_statistics(const Params& p, const TileIndex& tile, const RowStatistics& rows,
                                                  int row) {
@@ -61,23 +84,7 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
     const int own = row + 8 * r;
     if (own >= rows_of_tile_head<C>(p, tile)) continue;
     if (padded_heads(C) != C.pack_gqa && own % padded_heads(C) >= C.pack_gqa) continue;
-    const long long index = statistic_of<C>(p, tile, own);
-    if constexpr (is_dealt(C)) {
-      if (tile.split >= 0) {
-        ptx::st_global_v2(p.partial_sums + 2 * part_row<C>(p, tile.split, own - tile.m * C.tile_m),
-                          __float_as_uint(rows.reference[r]), __float_as_uint(rows.sum[r]));
-        continue;
-      }
-    } else if constexpr (is_split(C)) {
-      ptx::st_global_v2(p.partial_sums + 2 * (tile.split * num_rows(p) + index), __float_as_uint(rows.reference[r]),
-                        __float_as_uint(rows.sum[r]));
-      continue;
-    }
-    if (p.lse != nullptr) p.lse[index] = (rows.subtrahend(r) + ptx::lg2(rows.sum[r])) * kLn2;
-    if constexpr (C.facts.output == Output::unnormalized) {
-      p.row_max[index] = rows.reference[r] * kLn2;
-      p.row_sum[index] = rows.sum[r];
-    }
+    store_statistic<C>(p, tile, rows, r, own);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "common/illegal_config.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/dealer.cuh"
+#include "fmha/eight_rows.cuh"
 #include "fmha/keys_ahead.cuh"
 #include "fmha/params.cuh"
 #include "fmha/passed_tiles.cuh"
@@ -160,7 +161,11 @@ __device__ __forceinline__ void run_ahead(const Params& params, unsigned smem) {
     set_consumer_registers<C>();
     ptx::griddepcontrol_wait();
     ptx::griddepcontrol_launch_dependents();
-    consume_shared<C>(params, Schedule<C>{params}, smem);
+    if constexpr (has_eight_rows(C)) {
+      consume_eight_rows<C>(params, Schedule<C>{params}, smem);
+    } else {
+      consume_shared<C>(params, Schedule<C>{params}, smem);
+    }
   }
 }
 

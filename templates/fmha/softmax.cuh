@@ -36,6 +36,13 @@ struct Scale {
   };
   __device__ __forceinline__ explicit Scale(const Folded& whole) : applied(whole.factor), folded(whole.factor) {}
   __device__ __forceinline__ bool is_applied() const { return !(applied >= kSmallestFoldedScale); }
+  // Of scores that are multiplied with `factor` besides, where they are not altered.
+  __device__ __forceinline__ Scale times(float factor) const {
+    Scale whole = *this;
+    whole.applied *= factor;
+    whole.folded = whole.is_applied() ? 1.0f : whole.applied;
+    return whole;
+  }
   __device__ __forceinline__ float factor() const { return is_applied() ? applied : 1.0f; }
 };
 

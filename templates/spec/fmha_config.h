@@ -32,6 +32,7 @@ struct Config {
 inline constexpr int kMaxStages = 8;
 inline constexpr int kRowsPerWarpgroup = 64;  // wgmma M
 inline constexpr int kRowsOfWarpMma = 16;     // mma.sync M
+inline constexpr int kRowsOfTransposed = 8;   // mma.sync N
 inline constexpr int kConsumerWarps = 4;      // of a warpgroup
 inline constexpr int kMaxPackedHeads = 1 << 16;
 // Addresses, statistics and loop state beside the accumulators; with fewer ptxas spills.
@@ -49,8 +50,9 @@ enum class Rule {
   head_dim_not_multiple_of_span,   // bytes of a CTA's columns of Q or V; bytes of the swizzle span
   tile_m_not_multiple_of_64,       // tile_m; 64 (wgmma M)
   tile_m_out_of_range,             // tile_m; 256
-  tile_m_of_warps,                 // tile_m; 16 (mma.sync M): or 64, 128, 256
+  tile_m_of_warps,                 // tile_m; 16 (mma.sync M): or 8 (N), 64, 128, 256
   facts_of_warps,                  // CTA pairs; with tile_m 16 8 bits, pools, K-major V, padded columns; 0
+  facts_of_eight_rows,             // 1 for each that tiles of 8 rows have no code for: spec/fmha_warps.h; 0
   tile_n_not_multiple_of_16,       // tile_n; 16, of 8 bits 32 (wgmma K of P V), shared by four warps 64
   tile_n_out_of_range,             // tile_n; 256 (wgmma N of Q K^T, TMA box)
   stages_out_of_range,             // stages; 8
@@ -83,14 +85,18 @@ enum class Rule {
 TESSERA_HD constexpr bool has_pools(const Config& c) { return tessera::has_pools(c.facts); }
 // Whether products are mma.sync's, of fragments in registers. See spec/fmha_warps.h.
 TESSERA_HD constexpr bool uses_mma_sync(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
-// Of these, whether a tile is 16 rows, few queries, and the consumer warps share each block's keys; or each warp has
-// rows of its own, and all of a block's keys.
+// Of these, whether a tile is 16 or 8 rows, few queries, and the consumer warps share each block's keys; or each warp
+// has rows of its own, and all of a block's keys.
 TESSERA_HD constexpr bool shares_blocks(const Config& c) { return uses_mma_sync(c) && c.tile_m < kRowsPerWarpgroup; }
 TESSERA_HD constexpr bool owns_rows(const Config& c) { return uses_mma_sync(c) && !shares_blocks(c); }
+// Whether a tile is 8 rows, which are the columns of products.
+TESSERA_HD constexpr bool has_eight_rows(const Config& c) { return shares_blocks(c) && c.tile_m == kRowsOfTransposed; }
 // Whether a tile stays open until the next one's first step: products of both run at the same time.
 TESSERA_HD constexpr bool joins_tiles(const Config& c) { return c.q_stages == 2 && !uses_mma_sync(c); }
 // Rows of one box of Q.
-TESSERA_HD constexpr int rows_of_box(const Config& c) { return shares_blocks(c) ? kRowsOfWarpMma : kRowsPerWarpgroup; }
+TESSERA_HD constexpr int rows_of_box(const Config& c) {
+  return has_eight_rows(c) ? kRowsOfTransposed : shares_blocks(c) ? kRowsOfWarpMma : kRowsPerWarpgroup;
+}
 // Whether warps transpose V of 8 bits for wgmma. Fragments of mma.sync take it as it lies.
 TESSERA_HD constexpr bool transposes_v(const Config& c) { return is_8_bit(c.facts) && !uses_mma_sync(c); }
 // Whether warps of their own widen 8-bit keys, or consumers do, in registers.

@@ -8,6 +8,11 @@
 // (spec/fmha_widened.h). At the end of a tile each warp leaves its rows' references, sums and columns in shared memory,
 // and adds up and stores every fourth of the columns.
 //
+// At most eight rows. Of mma.sync's 16 half would be none, and each CTA's time is that of one warp's instructions, for
+// a scheduler has only one. So products are transposed (tile_m 8): S^T = K Q^T and O^T = V^T P^T have 16 keys or
+// columns in M and the rows in N. The same loads from shared memory give the A operands, a product does the work of
+// two, and S, P and O take half of the registers and instructions (fmha/eight_rows.cuh).
+//
 // Many queries. Tiles of 64 or more rows: each warp has 16 rows of a group of 64, or of two such groups, and all of a
 // block's keys. What a thread holds of S and O is what wgmma would give it, so everything but the products is the other
 // kernels'. With two groups a fragment of K or V is multiplied twice: of what an SM reads from shared memory, mma.sync
@@ -63,9 +68,13 @@ TESSERA_HD constexpr Swizzle swizzle_of_keys(const Config& c, int columns) {
 // Where warps join their rows: of each warp references and sums of 16 rows, and columns of eight of them on their way,
 // fp32.
 TESSERA_HD constexpr int joined_sums_bytes(const Config& c) {
-  return shares_blocks(c) ? kConsumerWarps * kRowsOfWarpMma * 8 : 0;
+  return shares_blocks(c) ? kConsumerWarps * rows_of_box(c) * 8 : 0;
 }
+// Of eight rows all at once: [warp][row][columns], a row 16 bytes further than it is long, so that stores of a column
+// by lanes with different rows meet in no bank.
+TESSERA_HD constexpr int joined_row_bytes(const Config& c) { return 4 * v_columns(c) + 16; }
 TESSERA_HD constexpr int joined_rows_bytes(const Config& c) {
+  if (has_eight_rows(c)) return kConsumerWarps * kRowsOfTransposed * joined_row_bytes(c);
   return shares_blocks(c) ? kRowsOfWarpMma * ((v_columns(c) + 31) / 32 * 32) * 4 : 0;
 }
 
@@ -77,6 +86,7 @@ TESSERA_HD constexpr bool holds_queries(const Config& c) {
 // A warp's Q, S, P and O. With rows of its own P takes the place of S, a few keys after the other.
 TESSERA_HD constexpr int registers_of_warp(const Config& c) {
   const int of_q = holds_queries(c) ? qk_columns(c) * dtype_bytes(c.facts.dtype) / 8 : 0;
+  if (has_eight_rows(c)) return qk_columns(c) / 8 + keys_of_warp(c) / 2 + keys_of_warp(c) / 8 + v_columns(c) / 4;
   if (owns_rows(c)) return of_q + row_blocks(c) * (c.tile_n / 2 + v_columns(c) / 2);
   return of_q + keys_of_warp(c) / 2 + keys_of_warp(c) / 4 + v_columns(c) / 2;
 }
@@ -89,7 +99,8 @@ TESSERA_HD constexpr int registers_beside_accumulators(const Config& c) {
 TESSERA_HD constexpr Verdict<Rule> why_invalid_warps(const Config& c) {
   if (!uses_mma_sync(c)) return {};
   const bool has_groups = c.tile_m == 64 || c.tile_m == 128 || c.tile_m == 256;
-  if (c.tile_m != kRowsOfWarpMma && !has_groups) return {Rule::tile_m_of_warps, c.tile_m, kRowsOfWarpMma};
+  if (c.tile_m != kRowsOfWarpMma && c.tile_m != kRowsOfTransposed && !has_groups)
+    return {Rule::tile_m_of_warps, c.tile_m, kRowsOfWarpMma};
   constexpr int kKeys = 16 * kConsumerWarps;
   if (shares_blocks(c) && (c.tile_n < kKeys || c.tile_n % kKeys != 0))
     return {Rule::tile_n_not_multiple_of_16, c.tile_n, kKeys};
@@ -97,6 +108,11 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_warps(const Config& c) {
   const int of_shared = is_8_bit(c.facts) + has_pools(c) + (c.facts.v_layout == Layout::k_major) + is_padded(c.facts);
   const int others = (c.facts.head_dim > 256) + (shares_blocks(c) ? of_shared : 0);
   if (others != 0) return {Rule::facts_of_warps, others, 0};
+  if (!has_eight_rows(c)) return {};
+  const int of_eight_rows = !asks_ahead(c) + alters_scores(c.facts) + (c.facts.tree_mask != TreeMask::none) +
+                            has_sink(c.facts) + copies_q(c) + (c.facts.output != Output::normalized) +
+                            (c.facts.head_dim % 32 != 0);
+  if (of_eight_rows != 0) return {Rule::facts_of_eight_rows, of_eight_rows, 0};
   return {};
 }
 

@@ -96,6 +96,41 @@ TEST_CASE("attention by warps: decode in pages, split and dealt, lengths of noth
       }
 }
 
+TEST_CASE("attention by warps: tiles of eight rows, every head_dim and type, scales that cannot be folded") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  constexpr int kHeadDims[] = {128, 64, 128, 96, 128, 32, 128, 160};
+  constexpr int kPageSizes[] = {64, 16, 256, 8, 32};
+  constexpr int kPacked[] = {4, 8, 2, 1, 16};
+  constexpr double kScales[] = {0.09, -0.2, 1e-33, 0.5};
+  int turn = 0;
+  for (const int head_dim : kHeadDims)
+    for (const SplitKv split : {SplitKv::on, SplitKv::dealt})
+      for (const bool has_8_bit_keys : {true, false}) {
+        ++turn;
+        Fmha problem = of_warps(head_dim, has_8_bit_keys, turn % 3 == 0 ? DType::f16 : DType::bf16);
+        problem.tile_m = 8;
+        problem.mask = turn % 4 == 3 ? Mask::none : Mask::causal;
+        problem.split_kv = split;
+        problem.pack_gqa = kPacked[turn % 5];
+        problem.tile_n = turn % 7 == 0 ? 128 : 64;
+        problem.stages = turn % 6 == 0 ? 1 : 2;
+        problem.seqused = UsedLengths::k;
+        problem.kv_layout = KvLayout::paged;
+        problem.page_size = kPageSizes[turn % 5];
+        testing::FmhaLaunchFacts facts;
+        facts.seqused_k = {300, 131, 0, 1};
+        if (turn % 2 == 0) facts.softmax_scale = kScales[turn / 2 % 4];
+        if (has_8_bit_keys) facts.descales = static_cast<Descales>(turn / 2 % 3);
+        if (split == SplitKv::on) facts.num_splits = 1 + turn / 4 % 3;
+        facts.has_foreign_pages = turn % 3 == 0;
+        facts.pool_layout = static_cast<PoolLayout>(turn % 3);
+        const std::int64_t heads_kv = problem.pack_gqa == 16 ? 1 : 2;
+        testing::check_runs(problem, {4, heads_kv * *problem.pack_gqa, heads_kv, turn % 4 == 0 ? 1 : 3, 320, head_dim},
+                            *compiler, {Schedule::lazy, Schedule::adversarial}, 1, facts);
+      }
+}
+
 TEST_CASE("attention by warps: dealt pages, head by head and as one row") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
@@ -276,6 +311,24 @@ TEST_CASE("attention by warps is what few rows get") {
   decode.seqlen_k = 8192;
   const auto kind_of = [](const Fmha& problem) { return chosen_config<FmhaOperator>(problem).mma_kind; };
   CHECK(kind_of(decode) == MmaKind::mma_f16);
+  decode.kv_layout = KvLayout::paged;
+  decode.page_size = 64;
+  decode.seqused = UsedLengths::k;
+  CHECK(chosen_config<FmhaOperator>(decode).tile_m == 8);
+  decode.seqlen_q = 2;
+  CHECK(chosen_config<FmhaOperator>(decode).tile_m == 8);
+  decode.softcap = Softcap::tanh;
+  CHECK(chosen_config<FmhaOperator>(decode).tile_m == 16);
+  decode.softcap = Softcap::none;
+  decode.seqlen_q = 3;
+  decode.kv_dtype = DType::e4m3;  // 12 rows
+  CHECK(chosen_config<FmhaOperator>(decode).tile_m == 16);
+  decode.kv_dtype = {};
+  decode.kv_layout = KvLayout::dense;
+  decode.page_size = 0;
+  decode.seqused = UsedLengths::none;
+  decode.seqlen_q = 1;
+  CHECK(chosen_config<FmhaOperator>(decode).tile_m == 16);
   decode.seqlen_q = 2;  // 8 rows
   CHECK(kind_of(decode) == MmaKind::mma_f16);
   decode.seqlen_q = 3;
