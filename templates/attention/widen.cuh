@@ -20,8 +20,11 @@ __device__ __forceinline__ void widen_word(unsigned codes, unsigned& low, unsign
   low = ptx::cvt_f16x2_e4m3x2(codes & 0xffff);
   high = ptx::cvt_f16x2_e4m3x2(codes >> 16);
   if constexpr (kDType == DType::bf16) {
-    low = ptx::cvt_pack<kDType>(ptx::f32_of_low_f16(low), ptx::f32_of_high_f16(low));
-    high = ptx::cvt_pack<kDType>(ptx::f32_of_low_f16(high), ptx::f32_of_high_f16(high));
+    float first[2], second[2];
+    ptx::f32_of_f16x2(low, first[0], first[1]);
+    ptx::f32_of_f16x2(high, second[0], second[1]);
+    low = ptx::cvt_pack<kDType>(first[0], first[1]);
+    high = ptx::cvt_pack<kDType>(second[0], second[1]);
   }
 }
 
@@ -31,19 +34,20 @@ struct NothingBetween {
 
 // A slot of tile_n keys of kColumns elements, by kWarps warps, batch by batch in a loop: unrolled, slots of 256 columns
 // were a fifth of a kernel's code. `thread`: of theirs. `between`: called when a thread has read what it has of a
-// panel, before it writes.
-template <auto C, DType kDType, int kColumns, int kWarps, class Between = NothingBetween>
+// panel, before it writes. `kTakesTwo`: batches of two, where that divides, in place of four.
+template <auto C, DType kDType, int kColumns, int kWarps, class Between = NothingBetween, bool kTakesTwo = false>
 __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int thread, const Between& between = {}) {
   constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);  // of a raw panel, bytes
   constexpr int kWideSpan = swizzle_span_bytes(C.swizzle);
   constexpr int kPanelBytes = C.tile_n * kSpan;
   constexpr int kSweepBytes = 32 * kWarps * 16;  // all threads at once; rows of the swizzle's patterns
   constexpr int kSweepsOfPanel = (kPanelBytes + kSweepBytes - 1) / kSweepBytes;
-  constexpr int kBatch = kSweepsOfPanel % 4 == 0   ? 4
-                         : kSweepsOfPanel % 5 == 0 ? 5
-                         : kSweepsOfPanel % 3 == 0 ? 3
-                         : kSweepsOfPanel % 2 == 0 ? 2
-                                                   : 1;
+  constexpr int kBatch = kTakesTwo && kSweepsOfPanel % 2 == 0 ? 2
+                         : kSweepsOfPanel % 4 == 0            ? 4
+                         : kSweepsOfPanel % 5 == 0            ? 5
+                         : kSweepsOfPanel % 3 == 0            ? 3
+                         : kSweepsOfPanel % 2 == 0            ? 2
+                                                              : 1;
   constexpr int kWideSweepBytes = kSweepBytes / kSpan * kWideSpan;
   // Of the two chunks that a thread writes one is the other's neighbour, or in the next panel.
   constexpr unsigned kOtherPanel = kWideSpan == 16 ? C.tile_n * kWideSpan : 0;

@@ -424,11 +424,14 @@ struct Consumer {
     }
     if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
     const bool moves = __any_sync(0xffffffff, is_first || rows.is_exceeded(max));
-    if (moves && is_first) {
-      if (is_open) finish_rows(opened(old_tile), factor);
-      rows = RowStatistics::begin(max);
-    } else if (moves) {
-      rows.move(max, factor);
+    if (moves) {
+      const float max_of_row[2] = {max_of_quad(max[0]), max_of_quad(max[1])};
+      if (!is_first) {
+        rows.move_to(max_of_row, factor);
+      } else {
+        if (is_open) finish_rows(opened(old_tile), factor);
+        rows = {{max_of_row[0], max_of_row[1]}, {0.0f, 0.0f}};
+      }
     }
     look_ahead();
     if (!widens_keys(C.facts) || !is_idle) exponentiate(scores, scale, rows);
@@ -455,6 +458,8 @@ struct Consumer {
   __device__ __forceinline__ void make_probabilities(Scores<C>& scores, Probabilities<C>& probabilities);
   template <class Step>
   __device__ __forceinline__ void walk_promoting(bool is_first, Accumulator<C>& output, const Step& step_of_block);
+  __device__ __forceinline__ void walk_and_close(const TileIndex& tile, int round, Probabilities<C>& probabilities,
+                                                 Accumulator<C>& output);
 
   // What was promoted of a tile's O, where its rows move their references, or are finished.
   __device__ __forceinline__ void follow(Accumulator<C>& output, bool is_finished, const float (&factor)[2]) const {
@@ -467,19 +472,27 @@ struct Consumer {
   }
 
   // A tile's last product, with no scores beside it.
-  __device__ __forceinline__ void close(const TileIndex& tile, const Probabilities<C>& probabilities,
-                                        Accumulator<C>& output) {
+  __device__ __forceinline__ void multiply_last(const TileIndex& tile, const Probabilities<C>& probabilities,
+                                                Accumulator<C>& output, float (&factor)[2]) {
     wait_v(kv);
     ptx::wgmma_fence();
     issue_output<C>(output, probabilities, v_slot(kv), accumulate);
-    float factor[2];
     finish_rows(tile, factor);
     ptx::wgmma_wait_group<0>();
     ptx::order_after_wait(factor[0], factor[1]);
     release<kBarriers.v_empty>(kv);
-    if constexpr (C.promote_every > 0) follow(output, true, factor);
+  }
+  __device__ __forceinline__ void leave(const TileIndex& tile, Accumulator<C>& output, const float (&factor)[2]) const {
     if (scales_finished(C)) rescale(output, factor);
     hand_over(output, tile, q);
+  }
+  // The tile of a round, where a register is not kept for each number of it.
+  __device__ __forceinline__ TileIndex tile_of(const TileIndex& tile, int round) const {
+    if constexpr (passes_tiles(C)) {
+      return schedule.at(round);
+    } else {
+      return tile;
+    }
   }
 
   // With one slot for Q a tile is closed before the next begins.
@@ -495,12 +508,14 @@ struct Consumer {
       step<false>(true, false, tile, probabilities, output);
       if constexpr (C.promote_every > 0) {
         --blocks;
-        walk_promoting(false, output, [&] { step<true>(false, true, tile, probabilities, output); });
+        walk_and_close(tile, round, probabilities, output);
       } else {
 #pragma unroll 1
         while (--blocks > 0) step<true>(false, true, tile, probabilities, output);
+        float factor[2];
+        multiply_last(tile_of(tile, round), probabilities, output, factor);
+        leave(tile_of(tile, round), output, factor);
       }
-      close(passes_tiles(C) ? schedule.at(round) : tile, probabilities, output);
     }
   }
 
@@ -520,15 +535,12 @@ struct Consumer {
       if (!has_new && !is_open) return;  // a CTA without tiles
       const TileIndex new_tile = schedule.at(round);
       begin(new_tile);
-      const int hidden = has_new ? hidden_blocks(new_tile) : 1;
+      int hidden = has_new ? hidden_blocks(new_tile) : 1;
       bool only_closes = is_open && hidden > 0;
-      if (only_closes) {
-        blocks = 1;
-      } else {
-        skip_blocks(hidden);
-      }
+      if (only_closes) blocks = 1;
 #pragma unroll 1  // twice at most; the loop of the steps stays as lean as if there were no closing
       for (;;) {
+        if (!only_closes) skip_blocks(hidden);
         // What is multiplied for nothing, where no tile is open, is a block that is there, and stays.
         if (looks_ahead(C) && !is_open) of_output = kv_ahead;
         Flag is_first = true;
@@ -552,7 +564,7 @@ struct Consumer {
         if (!has_new) return;
         drop_v();
         blocks = blocks_of_tile(new_tile) - 1;
-        skip_blocks(hidden_blocks(new_tile) - 1);
+        hidden = hidden_blocks(new_tile) - 1;
       }
       tile = new_tile;
     }

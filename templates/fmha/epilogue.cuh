@@ -16,6 +16,7 @@
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
 #include "spec/fmha.h"
 
@@ -86,6 +87,17 @@ __device__ __forceinline__ void store_statistics(const Params& p, const TileInde
     if (padded_heads(C) != C.pack_gqa && own % padded_heads(C) >= C.pack_gqa) continue;
     store_statistic<C>(p, tile, rows, r, own);
   }
+}
+
+// A warpgroup's products with Q are done once all its warps are here: then its slot is free for O.
+__device__ __forceinline__ void meet_warpgroup(int warpgroup) {
+  ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+}
+// Of rows that a warp staged, or read again: TMA reads or overwrites them next.
+__device__ __forceinline__ void give_rows(unsigned barrier) {
+  ptx::fence_proxy_async_shared();
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
 }
 
 // 16-bit O: stmatrix takes the fragment as it is, two 16-byte chunks of 16 rows at a time. A row's swizzle depends on
@@ -308,6 +320,55 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
   }
 }
 
+// By wgmma: whether 16-bit rows that no box stores go through the tile's Q slot, from which each warp takes its own.
+// That is a loop of few instructions, where an exchange between lanes is one for every register.
+template <Config C>
+__device__ constexpr bool leaves_by_slot() {
+  return !uses_mma_sync(C) && C.facts.output == Output::normalized && !has_fours(C);
+}
+
+// O in Q slot number `index`, for each warp to read what it wrote.
+template <Config C>
+__device__ __forceinline__ unsigned stage_for_warp(const Accumulator<C>& output, int warpgroup, int index,
+                                                   unsigned smem) {
+  const unsigned slot = smem + smem_layout(C).q.offset + index * q_slot_bytes(C);
+  meet_warpgroup(warpgroup);
+  stage_normalized<C>(output, slot);
+  __syncwarp();
+  return slot;
+}
+
+// Rows of the warp's 16 that are the head's, as stage_normalized() left them.
+template <Config C>
+__device__ __forceinline__ void store_staged_rows(const Params& p, const TileIndex& tile, int warpgroup,
+                                                  unsigned slot) {
+  constexpr int kSpan = swizzle_span_bytes(C.swizzle);
+  constexpr int kChunks = o_columns(C) / 8;
+  const HeadIndex at = head_of<C>(p, tile);
+  const int first_row = static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32 * 16;
+  const int first = tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup + first_row;
+  const int rows = min(rows_of_tile_head<C>(p, tile) - first, 16);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < rows * kChunks; i += 32) {
+    const unsigned place = static_cast<unsigned>(i);  // whose division is shorter
+    const int row = static_cast<int>(place / kChunks), byte = static_cast<int>(place % kChunks * 16);
+    const unsigned from = slot + byte / kSpan * kRowsPerWarpgroup * kSpan + (first_row + row) * kSpan + byte % kSpan;
+    const ptx::Words4 words = ptx::ld_shared_v4(swizzle_address(C.swizzle, from));
+    char* const to = o_row_of<C>(p, at, first_query_of<C>(p, tile, at), first + row) +
+                     o_element_bytes(C.facts) * (cta_of_tile<C>() * v_columns(C));
+    ptx::st_global_v4(to + byte, {words.x, words.y, words.z, words.w});
+  }
+}
+
+// A whole tile's O by its Q slot, which is free then.
+template <Config C>
+__device__ __forceinline__ void store_by_slot(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+                                              int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
+  const int index = q.slot() * row_groups(C) + warpgroup;
+  store_staged_rows<C>(p, tile, warpgroup, stage_for_warp<C>(output, warpgroup, index, smem));
+  give_rows(barrier_at<barriers(C).q_empty>(smem, index));
+}
+
 // Where a row of a part lies in the workspace.
 template <Config C>
 __device__ __forceinline__ long long part_index(const Params& p, const TileIndex& tile, int row) {
@@ -320,7 +381,7 @@ __device__ __forceinline__ long long part_index(const Params& p, const TileIndex
 template <Config C>
 __device__ __forceinline__ void store_rows_of_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                                    int row) {
-  if constexpr (is_dealt(C)) {
+  if constexpr (is_dealt(C) && !leaves_by_slot<C>()) {
     if (tile.split < 0) {
       store_rows<C>(p, output, tile, row);
       return;
@@ -339,6 +400,9 @@ __device__ __forceinline__ void store_rows_of_part(const Params& p, const Accumu
 template <Config C>
 __device__ __forceinline__ void store_part(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                            int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
+  if constexpr (is_dealt(C) && leaves_by_slot<C>()) {
+    if (tile.split < 0) return store_by_slot<C>(p, output, tile, warpgroup, q, smem);
+  }
   const int index_of_slot = q.slot() * row_groups(C) + warpgroup;
   // With the slot goes the tile's message, which all lanes have read.
   if constexpr (passes_tiles(C) && !owns_rows(C)) __syncwarp();
@@ -367,7 +431,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
   for (int pass = 0; pass < o_passes(C); ++pass) {
     wait_for_pass<C>(pass, warpgroup, q, smem);
     if constexpr (!owns_rows(C))
-      if (pass == 0) ptx::barrier_sync(kBarrierOfWarpgroup + warpgroup, kWarpgroupThreads);
+      if (pass == 0) meet_warpgroup(warpgroup);
     if constexpr (has_fours(C) || has_eights(C)) {
       stage_columns<C>(output, pass, slot);
     } else if constexpr (C.facts.output == Output::normalized) {
@@ -375,9 +439,7 @@ __device__ __forceinline__ void stage_output(const Accumulator<C>& output, int w
     } else {
       stage_unnormalized<C>(output, pass, slot);
     }
-    ptx::fence_proxy_async_shared();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.o_full>(smem, index));
+    give_rows(barrier_at<kBarriers.o_full>(smem, index));
   }
 }
 
@@ -389,18 +451,23 @@ __device__ __forceinline__ bool fills_box(const Params& p, const TileIndex& tile
   return tile.m * C.tile_m + (warpgroup + 1) * kRowsPerWarpgroup <= rows_of_tile_head<C>(p, tile);
 }
 
-// Consumers' side for ragged sequences: rows that fill no box leave from registers, and the storing thread only hands
-// the slot back. `row`: the thread's first.
+// Consumers' side for ragged sequences: rows that fill no box leave from the slot or from registers, and the storing
+// thread only hands the slot back. `row`: the thread's first.
 template <Config C>
 __device__ __forceinline__ void hand_over_ragged(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                                  int row, int warpgroup, const RingPosition<C.q_stages>& q,
                                                  unsigned smem) {
+  constexpr Barriers kBarriers = barriers(C);
+  const int index = q.slot() * row_groups(C) + warpgroup;
+  if constexpr (leaves_by_slot<C>()) {
+    const unsigned slot = stage_for_warp<C>(output, warpgroup, index, smem);
+    if (!fills_box<C>(p, tile, warpgroup)) store_staged_rows<C>(p, tile, warpgroup, slot);
+    return give_rows(barrier_at<kBarriers.o_full>(smem, index));
+  }
   if (fills_box<C>(p, tile, warpgroup)) {
     stage_output<C>(output, warpgroup, q, smem);
     return;
   }
-  constexpr Barriers kBarriers = barriers(C);
-  const int index = q.slot() * row_groups(C) + warpgroup;
   store_rows<C>(p, output, tile, row);
 #pragma unroll
   for (int pass = 0; pass < o_passes(C); ++pass) {

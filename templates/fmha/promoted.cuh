@@ -57,10 +57,11 @@ __device__ __forceinline__ void add_promoted(Accumulator<C>& output, unsigned sm
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if constexpr (keeps_f16_sums(C)) {
-        const unsigned pair = __float_as_uint(words[i]);
+        float kept[2];
+        ptx::f32_of_f16x2(__float_as_uint(words[i]), kept[0], kept[1]);
         float* const sums = output + 2 * (word + i);
-        sums[0] = fmaf(ptx::f32_of_low_f16(pair), factor[i % 2], sums[0]);
-        sums[1] = fmaf(ptx::f32_of_high_f16(pair), factor[i % 2], sums[1]);
+        sums[0] = fmaf(kept[0], factor[i % 2], sums[0]);
+        sums[1] = fmaf(kept[1], factor[i % 2], sums[1]);
       } else {
         output[word + i] = fmaf(words[i], factor[i / 2], output[word + i]);
       }
@@ -75,11 +76,11 @@ __device__ __forceinline__ float factor_to_f16(float sum) {
   return __int_as_float(((2 * 127 + kPromotedShift) << 23) - exponent);
 }
 
-// O goes to the sums, and may begin anew. `sum`: of this thread's columns of its rows, of the keys in O and perhaps of
-// more.
+// O, the whole sum, is kept, and may begin anew. `sum`: of this thread's columns of its rows, of the keys in O and
+// perhaps of more.
 template <Config C>
-__device__ __forceinline__ void promote(Accumulator<C>& output, const float (&sum)[2], unsigned smem, int warpgroup) {
-  add_promoted<C>(output, smem, warpgroup);
+__device__ __forceinline__ void keep_promoted(const Accumulator<C>& output, const float (&sum)[2], unsigned smem,
+                                              int warpgroup) {
   float up[2] = {1.0f, 1.0f}, down[2] = {1.0f, 1.0f};
   if constexpr (keeps_f16_sums(C)) {
 #pragma unroll

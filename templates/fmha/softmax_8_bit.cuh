@@ -13,16 +13,16 @@
 
 namespace tessera::fmha {
 
-// Scores become exponents. `subtrahend`: of this thread's rows. `top`: the bits of each row's largest exponent in this
-// thread, if that is above zero; else of any.
+// Scores, times `multiplier`, become exponents. `subtrahend`: of this thread's rows. `top`: the bits of each row's
+// largest exponent in this thread, if that is above zero; else of any.
 template <int kCount>
-__device__ __forceinline__ void to_exponents(float (&scores)[kCount], const Scale& scale, const float (&subtrahend)[2],
+__device__ __forceinline__ void to_exponents(float (&scores)[kCount], float multiplier, const float (&subtrahend)[2],
                                              int (&top)[2]) {
   int partial[4];
 #pragma unroll
   for (int v = 0; v < kCount; v += 8) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) scores[v + i] = fmaf(scores[v + i], scale.folded, -subtrahend[i / 2 % 2]);
+    for (int i = 0; i < 8; ++i) scores[v + i] = fmaf(scores[v + i], multiplier, -subtrahend[i / 2 % 2]);
     const auto bits = [&](int i) { return __float_as_int(scores[v + i]); };
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -49,12 +49,6 @@ __device__ __forceinline__ void raise_references(RowStatistics& rows, const floa
     correction[r] = is_blank ? 1.0f : ptx::ex2(-raise[r]);
     rows.sum[r] *= correction[r];
   }
-}
-
-template <int kCount>
-__device__ __forceinline__ void lower(float (&exponents)[kCount], const float (&by)[2]) {
-#pragma unroll
-  for (int v = 0; v < kCount; ++v) exponents[v] -= by[v / 2 % 2];
 }
 
 // Values of a step of P's product, which pack() makes registers of. Probabilities come in such parts.

@@ -15,34 +15,35 @@ __device__ __forceinline__ bool Consumer<C>::find_exponents(Scores<C>& scores, b
                                                             const TileIndex& old_tile, float (&factor)[2]) {
   float subtrahend[2] = {is_first ? 0.0f : rows.subtrahend(0), is_first ? 0.0f : rows.subtrahend(1)};
   ptx::order_after_wait(subtrahend[0], subtrahend[1]);  // on which all that is computed from scores depends
-  int top[2] = {-1, -1};
-  if (!skips_idle_warps(C) || !is_idle) {
-    fix_up(scores);
-    to_exponents(scores, scale, subtrahend, top);
-  }
+  if (!skips_idle_warps(C) || !is_idle) fix_up(scores);
   [[maybe_unused]] const int own_rows = rows_of<C>(p, lengths()) - first_row - row_in_tile();
-  if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) {
-    if (own_rows <= 0) top[0] = -1;
-    if (own_rows <= 8) top[1] = -1;
-  }
-  // One condition, without branches: both rows are searched at the same time.
-  const int has_large = max(top[0], top[1]) > __float_as_int(kSlackOfSteps) ? 1 : 0;
-  const bool moves =
-      __any_sync(0xffffffff, (static_cast<int>(is_first) | static_cast<int>(rows.has_blank()) | has_large) != 0);
-  if (moves) {
-    float max[2], raise[2], correction[2];
+  float multiplier = scale.folded;
+  // Twice where references move: exponents are lowered by the code that made them.
+#pragma unroll 1
+  for (bool moves = false;; moves = true) {
+    int top[2] = {-1, -1};
+    if (!skips_idle_warps(C) || !is_idle) to_exponents(scores, multiplier, subtrahend, top);
+    if (moves) return true;
+    if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) {
+      if (own_rows <= 0) top[0] = -1;
+      if (own_rows <= 8) top[1] = -1;
+    }
+    // One condition, without branches: both rows are searched at the same time.
+    const int has_large = max(top[0], top[1]) > __float_as_int(kSlackOfSteps) ? 1 : 0;
+    if (!__any_sync(0xffffffff, (static_cast<int>(is_first) | static_cast<int>(rows.has_blank()) | has_large) != 0))
+      return false;
+    float max[2], correction[2];
     find_maxima(scores, Scale(Scale::Folded{1.0f}), max);
     if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
     if (is_first && is_open) finish_rows(opened(old_tile), factor);
     if (is_first) rows = {};
-    raise_references(rows, max, raise, correction);
-    lower(scores, raise);
+    raise_references(rows, max, subtrahend, correction);
+    multiplier = 1.0f;
     if (!is_first) {
       factor[0] = correction[0];
       factor[1] = correction[1];
     }
   }
-  return moves;
 }
 
 // Exponents become probabilities, are summed and packed: a part while the exponentials of the next are under way.
@@ -73,11 +74,33 @@ __device__ __forceinline__ void Consumer<C>::walk_promoting(bool is_first, Accum
 #pragma unroll 1
     for (; blocks >= max(last, 1); --blocks) step_of_block();
     if (last > 0) {
-      promote<C>(output, rows.sum, smem, warpgroup);
+      add_promoted<C>(output, smem, warpgroup);
+      keep_promoted<C>(output, rows.sum, smem, warpgroup);
       accumulate = 0;
     }
     is_first = false;
   }
+}
+
+// The same up to a tile's end, with its last product. Promotion and end have one copy of the sum.
+template <Config C>
+__device__ __forceinline__ void Consumer<C>::walk_and_close(const TileIndex& tile, int round,
+                                                            Probabilities<C>& probabilities, Accumulator<C>& output) {
+  constexpr int kBlocks = blocks_of_promotion(C);
+  float factor[2];
+#pragma unroll 1
+  for (;;) {
+    const int last = blocks / kBlocks * kBlocks;
+#pragma unroll 1
+    for (; blocks >= max(last, 1); --blocks) step<true>(false, true, tile, probabilities, output);
+    if (last == 0) multiply_last(tile_of(tile, round), probabilities, output, factor);
+    add_promoted<C>(output, smem, warpgroup);
+    if (last == 0) break;
+    keep_promoted<C>(output, rows.sum, smem, warpgroup);
+    accumulate = 0;
+  }
+  forget_promoted<C>(smem, warpgroup);
+  leave(tile_of(tile, round), output, factor);
 }
 
 template <Config C>

@@ -34,7 +34,7 @@ __device__ __forceinline__ void transpose_block(unsigned from, unsigned to, int 
   const unsigned source =
       swizzle_address(C.swizzle, from + chunk / kSpan * C.tile_n * kSpan + lane * kSpan + chunk % kSpan);
   const unsigned target = swizzle_address(kSwizzle, to + (chunk + lane % 16) * kKeySpan + lane / 16 * 16);
-#pragma unroll
+#pragma unroll 1
   for (int column = 0; column < v_columns(C); column += kStride) {
     const unsigned of_column = (source ^ (column % kSpan)) + column / kSpan * C.tile_n * kSpan;
 #pragma unroll

@@ -158,7 +158,9 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Walk& schedul
         const unsigned scales = smem + scales_offset(C, kIsV) + raw.slot() * scale_slot_bytes(C, kColumns);
         attention::widen_scaled_slot<C, kColumns, kWideningWarps>(from, scales, to, thread);
       } else {
-        attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kColumns, kWideningWarps>(from, to, thread);
+        // Two loads at once are as fast here as four.
+        attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kColumns, kWideningWarps, attention::NothingBetween,
+                              true>(from, to, thread);
       }
       ptx::fence_proxy_async_shared();
       __syncwarp();
@@ -183,6 +185,7 @@ __device__ __forceinline__ void widen(const Params& p, const Walk& schedule, uns
 template <Config C>
 __device__ __forceinline__ void store_whole(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
                                             int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
+  if constexpr (leaves_by_slot<C>()) return store_by_slot<C>(p, output, tile, warpgroup, q, smem);
   const int index = q.slot() * row_groups(C) + warpgroup;
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index));
   if constexpr (shares_tiles<C>()) {

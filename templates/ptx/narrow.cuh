@@ -75,6 +75,13 @@ __device__ __forceinline__ float f32_of_high_f16(unsigned pair) {
   return x;
 }
 
+// Both halves.
+__device__ __forceinline__ void f32_of_f16x2(unsigned pair, float& low, float& high) {
+  asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %2;\n\tcvt.f32.f16 %0, l;\n\tcvt.f32.f16 %1, h;\n\t}"
+      : "=f"(low), "=f"(high)
+      : "r"(pair));
+}
+
 // PTX ISA "cvt", PTX 7.0, sm_80. Towards zero: what is too large becomes the largest number, infinity stays.
 __device__ __forceinline__ unsigned cvt_rz_f16x2(float low, float high) {
   unsigned pair;

@@ -114,7 +114,7 @@ const std::map<std::string, const char*>& sync_reasons() {
       {"attention/placed_keys.cuh: load_boxes, 2", kAnnounced},
       {"attention/placed_keys.cuh: load_boxes, 3", kLast},
       {"attention/placed_keys.cuh: clear_and_arrive", kLast},
-      {"fmha/epilogue.cuh: hand_over_ragged", "rows leave from registers: the arrival hands nothing over"},
+      {"fmha/epilogue.cuh: hand_over_ragged", "of O that is not normalised, which these do not have"},
       {"fmha/kernel.cuh: run", kBarrier},
       {"fmha/warps.cuh: end_reads", kMatrices},
       {"fmha/widened.cuh: load_tiles", kIssuer},
