@@ -83,15 +83,6 @@ struct Cut {
   int blocks;        // of the tile there; 0: there is none, the row has ended
 };
 
-// Every sequence stands in the row. Another one in its place: step_work.cuh.
-struct AllSequences {
-  __device__ __forceinline__ bool has(int /*sequence*/) const { return true; }
-  template <Config C>
-  __device__ __forceinline__ int units_of_one_head(const Params& p, int sequence) const {
-    return units_of_head<C>(p, sequence);
-  }
-};
-
 // How long a CTA's range is where all are of one length: up to an eighth more than its share, so that equal sequences
 // are cut at the same blocks, and few of their tiles.
 __device__ __forceinline__ int length_of_range(int total, int ctas) {
@@ -114,23 +105,22 @@ __device__ __forceinline__ int cut_of_heads(int blocks_of_head, int heads, int c
 }
 
 // A warp's view of the row; all its lanes call together. Each lane knows some sequences that follow each other.
-template <Config C, class Sequences = AllSequences>
+template <Config C>
 struct BlockRow {
   const Params& p;
   const int sequences_of_lane;
-  const Sequences sequences;  // that stand in it
-  int of_lane = 0;            // units of this lane's sequences; where the row is head by head, of one head
-  int end = 0;                // and of those before
+  int of_lane = 0;  // units of this lane's sequences; where the row is head by head, of one head
+  int end = 0;      // and of those before
   int total = 0;
   int turn = 0;  // units of one head, where the row is head by head
 
-  __device__ __forceinline__ explicit BlockRow(const Params& params, Sequences in_row = {})
-      : p(params), sequences_of_lane((params.batch + 31) / 32), sequences(in_row) {
+  __device__ __forceinline__ explicit BlockRow(const Params& params)
+      : p(params), sequences_of_lane((params.batch + 31) / 32) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
     for (int i = 0; i < sequences_of_lane; ++i) {
       const int sequence = lane * sequences_of_lane + i;
-      if (sequence < p.batch) of_lane += units_of_one_head(sequence);
+      if (sequence < p.batch) of_lane += units_of_head<C>(p, sequence);
     }
     of_lane *= asks_ahead(C) ? 1 : tile_heads<C>(p);
     end = of_lane;
@@ -146,10 +136,6 @@ struct BlockRow {
     }
   }
 
-  __device__ __forceinline__ int units_of_one_head(int sequence) const {
-    return sequences.template units_of_one_head<C>(p, sequence);
-  }
-
   // Where the range of a CTA begins.
   __device__ __forceinline__ int cut(int cta, int ctas) const {
     if constexpr (asks_ahead(C)) return cut_of_heads(turn, tile_heads<C>(p), cta, ctas);
@@ -159,11 +145,6 @@ struct BlockRow {
 
   // Precondition: 0 <= index < total.
   __device__ __forceinline__ BlockPlace at(int index) const {
-    int unused;
-    return at(index, unused);
-  }
-  // And how many units the tile there has.
-  __device__ __forceinline__ BlockPlace at(int index, int& of_tile) const {
     BlockPlace place;
     if constexpr (asks_ahead(C)) {
       place.head = quotient(index, turn);
@@ -175,7 +156,7 @@ struct BlockRow {
     int of_head;
 #pragma unroll 1
     for (;; ++place.sequence) {  // one copy of the code that counts: less to compile
-      of_head = units_of_one_head(place.sequence);
+      of_head = units_of_head<C>(p, place.sequence);
       const int of_sequence = of_head * (asks_ahead(C) ? 1 : tile_heads<C>(p));
       if (place.block < of_sequence) break;
       place.block -= of_sequence;
@@ -185,13 +166,14 @@ struct BlockRow {
       place.block -= place.head * of_head;
     }
 #pragma unroll 1
-    for (; place.block >= (of_tile = units_of<C>(p, place.sequence, place.m)); ++place.m) place.block -= of_tile;
+    for (int of_tile; place.block >= (of_tile = units_of<C>(p, place.sequence, place.m)); ++place.m)
+      place.block -= of_tile;
     return place;
   }
 };
 
 // Walks through a range, one tile or part of one at a time: each thread on its own, in the order of rounds.
-template <Config C, class Sequences = AllSequences>
+template <Config C>
 struct DealtRange {
   const Params& p;
   BlockPlace place;  // where the next tile begins
@@ -199,8 +181,8 @@ struct DealtRange {
   int slot = 0;      // that a part takes there
 
   // Precondition: left > 0.
-  __device__ __forceinline__ TileIndex take(const Sequences& in_row) {
-    if constexpr (has_split_size(C.facts)) return take_part(in_row);
+  __device__ __forceinline__ TileIndex take() {
+    if constexpr (has_split_size(C.facts)) return take_part();
     const int blocks = blocks_of<C>(p, place.sequence, place.m);
     const int end = min(blocks, place.block + left);
     const bool is_whole = place.block == 0 && end == blocks;
@@ -208,13 +190,13 @@ struct DealtRange {
     know_sequence<C>(p, tile, place.sequence);
     left -= end - place.block;
     slot |= 1;
-    go_on(in_row);
+    go_on();
     return tile;
   }
 
  private:
   // A part with a size of its own.
-  __device__ __forceinline__ TileIndex take_part(const Sequences& in_row) {
+  __device__ __forceinline__ TileIndex take_part() {
     constexpr int kOfPart = blocks_of_part(C.facts, C.tile_n);
     const int blocks = blocks_of<C>(p, place.sequence, place.m);
     const int begin = place.block * kOfPart;
@@ -226,13 +208,13 @@ struct DealtRange {
     if (tile.end < blocks) {
       ++place.block;
     } else {
-      go_on(in_row);
+      go_on();
     }
     return tile;
   }
 
   // To the next tile.
-  __device__ __forceinline__ void go_on(const Sequences& in_row) {
+  __device__ __forceinline__ void go_on() {
     place.block = 0;
     if (++place.m == tiles_of_head<C>(p, place.sequence)) {
       place.m = 0;
@@ -245,8 +227,7 @@ struct DealtRange {
         place.head = 0;
         ++place.sequence;
         if constexpr (is_ragged(C.facts))
-          while (left > 0 && (tiles_of_head<C>(p, place.sequence) == 0 || !in_row.has(place.sequence)))
-            ++place.sequence;
+          while (left > 0 && tiles_of_head<C>(p, place.sequence) == 0) ++place.sequence;
       }
     }
   }
@@ -283,7 +264,7 @@ requires(is_dealt(C) && !has_whole_tiles(C)) struct Schedule<C> {
 
   // Goes on. Behind the range: a tile behind the last.
   __device__ __forceinline__ TileIndex at(int /*round*/) const {
-    return range.left <= 0 ? tile_behind<C>(range.p) : range.take({});
+    return range.left <= 0 ? tile_behind<C>(range.p) : range.take();
   }
 };
 

@@ -54,34 +54,23 @@ __device__ __forceinline__ int longest_tile(const Params& p, int sequence, int t
   return max(units_of<C>(p, sequence, 0), units_of<C>(p, sequence, tiles - 1));
 }
 
-// The sequences whose keys are dealt.
+// Of one head of a sequence whose keys are dealt; 0 of one that is left whole. One copy of the code counts a tile: the
+// ends, which the longest is one of, come first, so that a sequence that is left out is not counted further.
 template <Config C>
-struct DealtSequences {
-  const Params& p;
-  const StepWork& work;
-  __device__ __forceinline__ bool has(int sequence) const {
-    if (sequence >= work.listed_end) return true;
-    const int tiles = tiles_of_head<C>(p, sequence);
-    return tiles <= 1 || longest_tile<C>(p, sequence, tiles) > work.most_blocks;
-  }
-  // 0 of a sequence that has() leaves out. Where compiles are long by one copy of the code that counts a tile: the
-  // ends, which the longest is one of, come first, so that a sequence that is left out is not counted further.
-  template <Config>
-  __device__ __forceinline__ int units_of_one_head(const Params&, int sequence) const {
-    constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // as longest_tile()
-    const int tiles = tiles_of_head<C>(p, sequence);
-    int units = 0, longest = 0;
+__device__ __forceinline__ int dealt_units_of_head(const Params& p, const StepWork& work, int sequence) {
+  constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // as longest_tile()
+  const int tiles = tiles_of_head<C>(p, sequence);
+  int units = 0, longest = 0;
 #pragma unroll 1
-    for (int i = 0; i < tiles; ++i) {
-      const int of_tile = units_of<C>(p, sequence, i == 0 ? tiles - 1 : i - 1);
-      units += of_tile;
-      if (i >= kEnds) continue;
-      longest = max(longest, of_tile);
-      if (i == kEnds - 1 && tiles > 1 && sequence < work.listed_end && longest <= work.most_blocks) return 0;
-    }
-    return units;
+  for (int i = 0; i < tiles; ++i) {
+    const int of_tile = units_of<C>(p, sequence, i == 0 ? tiles - 1 : i - 1);
+    units += of_tile;
+    if (i >= kEnds) continue;
+    longest = max(longest, of_tile);
+    if (i == kEnds - 1 && tiles > 1 && sequence < work.listed_end && longest <= work.most_blocks) return 0;
   }
-};
+  return units;
+}
 
 // Whole tiles go to CTAs in rounds, every second one backwards.
 __device__ __forceinline__ int whole_tile_of(int round, int cta, int ctas) {
@@ -89,15 +78,11 @@ __device__ __forceinline__ int whole_tile_of(int round, int cta, int ctas) {
 }
 // Of number `tile`, which belongs to the listed sequence `i`: those of a head side by side, the longest first.
 template <Config C>
-__device__ __forceinline__ TileIndex whole_tile(const Params& p, const StepWork& work, int i, int tile) {
-  const int sequence = work.sequence[i];
-  const int tiles = tiles_of_head<C>(p, sequence);
+__device__ __forceinline__ BlockPlace place_of_whole(const Params& p, const StepWork& work, int i, int tile) {
+  const int tiles = quotient(work.first_tile[i + 1] - work.first_tile[i], tile_heads<C>(p));
   const int place = tile - work.first_tile[i];
   const int head = quotient(place, tiles);
-  const int m = tiles - 1 - (place - head * tiles);
-  TileIndex found{m, sequence * tile_heads<C>(p) + head, kSharesKeys, 0, blocks_of<C>(p, sequence, m)};
-  know_sequence<C>(p, found, sequence);
-  return found;
+  return {work.sequence[i], head, tiles - 1 - (place - head * tiles), 0};
 }
 
 // Sums over the lanes before this one, and over all.
@@ -107,7 +92,7 @@ struct Sums {
 };
 __device__ __forceinline__ Sums sums_of(int own) {
   int end = own;
-#pragma unroll
+#pragma unroll 1
   for (int i = 1; i < 32; i *= 2) {
     const int before = __shfl_up_sync(0xffffffff, end, i);
     if (static_cast<int>(threadIdx.x) % 32 >= i) end += before;
@@ -115,26 +100,33 @@ __device__ __forceinline__ Sums sums_of(int own) {
   return {end - own, __shfl_sync(0xffffffff, end, 31)};
 }
 
-// Which sequences are left whole. One warp.
+// Which sequences are left whole. One warp, twice over all sequences: how many blocks there are, and then which.
 template <Config C>
 __device__ __forceinline__ void list_whole(const Params& p, StepWork& work, int ctas) {
   constexpr unsigned kAll = 0xffffffff;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   int blocks = 0;  // about: tiles between the first and the last count as their mean
-#pragma unroll 1
-  for (int sequence = lane; sequence < p.batch; sequence += 32) {
-    const int tiles = tiles_of_head<C>(p, sequence);
-    if (tiles == 0) continue;
-    const int ends = units_of<C>(p, sequence, 0) + units_of<C>(p, sequence, tiles - 1);
-    blocks += static_cast<int>((static_cast<unsigned>(tiles) * static_cast<unsigned>(ends) + 1) / 2);
-  }
-  const int most = quotient(__reduce_add_sync(kAll, blocks) * tile_heads<C>(p), 2 * ctas);
+  int most = -1;   // known the second time
   int listed = 0, whole_tiles = 0, listed_end = 0;
 #pragma unroll 1
-  for (int first = 0; first < p.batch && listed < kMostWholeSequences; first += 32) {
-    const int sequence = first + lane;
+  for (int begin = 0;; begin += 32) {
+    if (begin >= p.batch || listed >= kMostWholeSequences) {
+      if (most >= 0) break;
+      most = quotient(__reduce_add_sync(kAll, blocks) * tile_heads<C>(p), 2 * ctas);
+      begin = 0;
+    }
+    const int sequence = begin + lane;
     const int tiles = sequence < p.batch ? tiles_of_head<C>(p, sequence) : 0;
-    bool is_whole = tiles > 1 && longest_tile<C>(p, sequence, tiles) <= most;
+    int first = 0, last = 0;
+    if (tiles > 0) {
+      first = units_of<C>(p, sequence, 0);
+      last = units_of<C>(p, sequence, tiles - 1);
+    }
+    if (most < 0) {
+      blocks += static_cast<int>((static_cast<unsigned>(tiles) * static_cast<unsigned>(first + last) + 1) / 2);
+      continue;
+    }
+    bool is_whole = tiles > 1 && (hides_first_keys(C.facts) ? max(first, last) : last) <= most;
     const unsigned before = __ballot_sync(kAll, is_whole) & ((1u << lane) - 1);
     const int place = listed + __popc(before);
     is_whole = is_whole && place < kMostWholeSequences;
@@ -146,7 +138,7 @@ __device__ __forceinline__ void list_whole(const Params& p, StepWork& work, int 
     }
     whole_tiles += of_lanes.all;
     listed += __popc(whole);
-    if (whole != 0) listed_end = first + 32 - __clz(static_cast<int>(whole));
+    if (whole != 0) listed_end = begin + 32 - __clz(static_cast<int>(whole));
   }
   if (lane != 0) return;
   work.whole_tiles = whole_tiles;
@@ -166,7 +158,8 @@ __device__ __forceinline__ int whole_blocks(const Params& p, const StepWork& wor
     if (tile >= work.whole_tiles) return blocks;
 #pragma unroll 1
     while (tile >= work.first_tile[i + 1]) ++i;
-    blocks += whole_tile<C>(p, work, i, tile).end;
+    const BlockPlace place = place_of_whole<C>(p, work, i, tile);
+    blocks += blocks_of<C>(p, place.sequence, place.m);
   }
 }
 
@@ -198,12 +191,15 @@ __device__ __forceinline__ Level level_of(const int* loads, int ctas, int dealt)
   }
 }
 
-// The CTA's range of dealt keys. One warp.
-template <Config C>
-__device__ __forceinline__ void take_range(const Params& p, StepWork& work, const int* loads, int cta, int ctas) {
+// Of the row of all dealt blocks: the CTA's part of it.
+struct Share {
+  int begin;
+  int blocks;
+  int rank;
+};
+__device__ __forceinline__ Share share_of(const int* loads, int cta, int ctas, int dealt) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const BlockRow<C, DealtSequences<C>> row(p, {p, work});
-  const Level level = level_of(loads, ctas, row.total);
+  const Level level = level_of(loads, ctas, dealt);
   int at_level = 0;  // or below: of those before the 32 CTAs at hand
   int own = 0, begin = 0, ranges = 0, ranges_before = 0;
 #pragma unroll 1
@@ -223,23 +219,59 @@ __device__ __forceinline__ void take_range(const Params& p, StepWork& work, cons
   }
   const auto of_all = [](int x) { return __reduce_add_sync(0xffffffff, x); };
   own = of_all(own);
-  begin = of_all(begin);
   const int with_range = of_all(ranges_before);
-  ranges = of_all(ranges);
-  Cut cut{row.total, {}, 0};
-  if (own > 0) {
-    cut.begin = begin;
-    cut.place = row.at(begin, cut.blocks);
+  return {of_all(begin), own, own > 0 ? with_range : of_all(ranges) + cta - with_range};
+}
+
+// The CTA's range of dealt keys. One warp, of which each lane knows some sequences that follow each other. One copy of
+// the code counts a sequence: first each lane all of its own, then all lanes those of the one where the range begins.
+template <Config C>
+__device__ __forceinline__ void take_range(const Params& p, StepWork& work, const int* loads, int cta, int ctas) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int sequences_of_lane = (p.batch + 31) / 32;
+  BlockPlace place{lane * sequences_of_lane, 0, 0, 0x7fffffff};
+  int end_sequence = min(place.sequence + sequences_of_lane, p.batch);
+  int of_head = 0, of_tile = 0;
+  Share share{};
+#pragma unroll 1
+  for (bool is_cut = false;; is_cut = true) {
+    int of_lane = 0;
+#pragma unroll 1
+    for (; place.sequence < end_sequence; ++place.sequence) {
+      of_head = dealt_units_of_head<C>(p, work, place.sequence);
+      const int of_sequence = of_head * tile_heads<C>(p);
+      if (place.block < of_sequence) break;
+      place.block -= of_sequence;
+      of_lane += of_sequence;
+    }
+    if (is_cut) break;
+    const Sums sums = sums_of(of_lane);
+    share = share_of(loads, cta, ctas, sums.all);
+    place = {};
+    if (share.blocks == 0) {
+      share.begin = sums.all;
+      break;
+    }
+    const int owner = __popc(__ballot_sync(0xffffffff, sums.before + of_lane <= share.begin));
+    place.sequence = owner * sequences_of_lane;
+    place.block = share.begin - __shfl_sync(0xffffffff, sums.before, owner);
+    end_sequence = p.batch;
+  }
+  if (share.blocks > 0) {
+    place.head = quotient(place.block, of_head);
+    place.block -= place.head * of_head;
+#pragma unroll 1
+    for (; place.block >= (of_tile = units_of<C>(p, place.sequence, place.m)); ++place.m) place.block -= of_tile;
   }
   if (lane != 0) return;
-  work.place = cut.place;
-  work.left = own;
-  work.rank = own > 0 ? with_range : ranges + cta - with_range;
+  work.place = place;
+  work.left = share.blocks;
+  work.rank = share.rank;
   if (cta_of_tile<C>() != 0) return;
-  int* const to = p.cuts + kCutWords * work.rank;
+  int* const to = p.cuts + kCutWords * share.rank;
   const auto word = [](int x) { return static_cast<unsigned>(x); };
-  ptx::st_global_v4(to, {word(cut.begin), word(cut.place.sequence), word(cut.place.head), word(cut.place.m)});
-  ptx::st_global_v4(to + 4, {word(cut.place.block), word(cut.blocks), 0, 0});
+  ptx::st_global_v4(to, {word(share.begin), word(place.sequence), word(place.head), word(place.m)});
+  ptx::st_global_v4(to + 4, {word(place.block), word(of_tile), 0, 0});
 }
 
 __device__ __forceinline__ Cut cut_of(const Params& p, int rank) {
@@ -266,16 +298,18 @@ __device__ __forceinline__ void share_out(const Params& p) {
   ptx::fence_proxy_async_shared();  // loads overwrite what was found here
 }
 
-// The CTA's whole tiles and its range.
+// The CTA's whole tiles and its range. One copy of the code finds a tile of either kind, and looks whether a sequence
+// is dealt.
 template <Config C>
 requires(has_whole_tiles(C)) struct Schedule<C> {
-  mutable DealtRange<C, DealtSequences<C>> range;
+  const Params& p;
+  mutable BlockPlace place;  // where the range goes on; a sequence that begins there may be one that is not dealt
+  mutable int left;          // blocks from there on
+  mutable int slot;          // that a part takes there
   mutable int whole_round = 0;
 
-  __device__ __forceinline__ explicit Schedule(const Params& params) : range{params, work_of<C>().place} {
-    range.left = work_of<C>().left;
-    range.slot = 2 * work_of<C>().rank;
-  }
+  __device__ __forceinline__ explicit Schedule(const Params& params)
+      : p(params), place(work_of<C>().place), left(work_of<C>().left), slot(2 * work_of<C>().rank) {}
 
   static __device__ __forceinline__ int cta() { return static_cast<int>(blockIdx.x) / ctas_per_tile(C); }
   __device__ __forceinline__ int whole_number() const {
@@ -283,7 +317,7 @@ requires(has_whole_tiles(C)) struct Schedule<C> {
   }
 
   __device__ __forceinline__ bool has(int /*round*/) const {
-    return range.left > 0 || whole_number() < work_of<C>().whole_tiles;
+    return left > 0 || whole_number() < work_of<C>().whole_tiles;
   }
   __device__ __forceinline__ int next(int round, const TileIndex& /*tile*/) const { return round + 1; }
 
@@ -291,15 +325,55 @@ requires(has_whole_tiles(C)) struct Schedule<C> {
   __device__ __forceinline__ TileIndex at(int /*round*/) const {
     const StepWork& work = work_of<C>();
     const int number = whole_number();
-    if (number < work.whole_tiles && (cta() % 2 == 0 || range.left <= 0)) {
+    const bool is_whole = number < work.whole_tiles && (cta() % 2 == 0 || left <= 0);
+    if (!is_whole && left <= 0) return tile_behind<C>(p);
+    BlockPlace at = place;
+    if (is_whole) {
       ++whole_round;
       int i = 0;
 #pragma unroll 1
       for (int step = kMostWholeSequences / 2; step > 0; step /= 2)
         if (i + step < work.listed && work.first_tile[i + step] <= number) i += step;
-      return whole_tile<C>(range.p, work, i, number);
+      at = place_of_whole<C>(p, work, i, number);
     }
-    return range.left <= 0 ? tile_behind<C>(range.p) : range.take({range.p, work});
+    constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // as longest_tile()
+    const int heads = tile_heads<C>(p);
+    bool is_found = is_whole || at.head + at.m + at.block > 0;
+    int tiles, blocks, longest = 0, ends = 0;
+    TileIndex tile{};
+#pragma unroll 1
+    for (;;) {
+      tile.head = at.sequence * heads + at.head;
+      know_sequence<C>(p, tile, at.sequence);
+      const Lengths lengths = lengths_of<C>(p, tile);
+      tiles = (rows_of<C>(p, lengths) + C.tile_m - 1) / C.tile_m;
+      is_found |= tiles == 1 || (tiles > 0 && at.sequence >= work.listed_end) || longest > work.most_blocks;
+      tile.m = is_found ? at.m : ends == 0 ? tiles - 1 : 0;
+      const Blocks all = KeyBlocks<C>(p, lengths).of_rows(tile.m * C.tile_m, (tile.m + 1) * C.tile_m);
+      blocks = all.end - all.begin;
+      if (is_found) break;
+      longest = max(longest, blocks);
+      if (tiles > 0 && (longest > work.most_blocks || ++ends < kEnds)) continue;
+      ++at.sequence;
+      longest = ends = 0;
+    }
+    tile.begin = at.block;
+    tile.end = is_whole ? blocks : min(blocks, at.block + left);
+    tile.split = kSharesKeys;
+    if (is_whole) return tile;
+    tile.split = at.block == 0 && tile.end == blocks ? -1 : slot;
+    left -= tile.end - at.block;
+    slot |= 1;
+    at.block = 0;
+    if (++at.m == tiles) {
+      at.m = 0;
+      if (++at.head == heads) {
+        at.head = 0;
+        ++at.sequence;
+      }
+    }
+    place = at;
+    return tile;
   }
 };
 

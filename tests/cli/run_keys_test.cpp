@@ -150,12 +150,12 @@ TEST_CASE("run: faults of a step's whole tiles and of its ranges of dealt keys")
     CAPTURE(from);
     if (plants_next()) CHECK(code(num_sms, templates_with_fault(machine, file, from, to)) == 1);
   };
-  fails(2, "fmha/step_work.cuh", "const int m = tiles - 1 -", "const int m = tiles - 2 -");
-  fails(3, "fmha/step_work.cuh", "(number++ < level.rest ? 1 : 0)", "0");   // blocks that nobody takes
+  fails(2, "fmha/step_work.cuh", "head, tiles - 1 - (place", "head, tiles - 2 - (place");
+  fails(3, "fmha/step_work.cuh", "(number < level.rest ? 1 : 0)", "0");     // blocks that nobody takes
   fails(5, "fmha/step_work.cuh", "own > 0 ? with_range", "own > 0 ? cta");  // ranks count CTAs without a range
   fails(3, "fmha/merge_dealt.cuh", "begin_of(before + found.parts) < begin + cut.blocks", "false");  // a third part
   fails(3, "fmha/merge_dealt.cuh", "const int begin_before = begin_of(before)", "const int begin_before = begin");
-  fails(2, "fmha/dealer.cuh", " || !in_row.has(place.sequence)", "");  // dealt too
+  fails(2, "fmha/step_work.cuh", "|| longest > work.most_blocks;", "|| tiles > 1;");  // dealt too
   // The last tile is nobody's.
   if (plants_next()) {
     const auto a_tile_less = templates_with_fault(machine, "fmha/step_work.cuh", "number < work.whole_tiles && (",
