@@ -207,8 +207,15 @@ __device__ __forceinline__ void team_kernel(const Params& params) {
   ptx::griddepcontrol_launch_dependents();
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
+  constexpr RegisterBudget kBudget = register_budget(C);
   const int loader = static_cast<int>(threadIdx.x) / 32 - 4 * consumer_warpgroups(C);
-  if (loader > 0) {
+  if constexpr (kBudget.producer < kBudget.entry) {
+    if (loader >= 0) ptx::setmaxnreg_dec<kBudget.producer>();
+  }
+  if (loader > team_loaders(C)) {
+    arrive_loading<C>();
+    wait_loading<C>();
+  } else if (loader > 0) {
     TeamLoader<C> weights{params, smem, (loader - 1) * TeamLoader<C>::kTeams};
     const bool is_producer = ptx::elect_sync();
     if (is_producer) weights.init_barriers();
@@ -234,6 +241,7 @@ __device__ __forceinline__ void team_kernel(const Params& params) {
     __syncwarp();
     wait_loading<C>();
   } else {
+    if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     meet_multiplying<C>();
     ptx::griddepcontrol_wait();
     if constexpr (has_laps(C)) {

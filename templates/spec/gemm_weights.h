@@ -190,12 +190,13 @@ TESSERA_HD constexpr bool has_short_team(const Config& c) { return teams_of_grou
 TESSERA_HD constexpr int blocks_of_team(const Config& c, int of_group) {
   return has_short_team(c) && of_group == teams_of_group(c) - 1 ? blocks(c) - 1 : blocks(c);
 }
-// Warps that load the weights of one team or two.
+// Warps that load the weights of one team or two. With them, the one that loads activations and one that does nothing
+// where there are four teams the loading warps are a warpgroup, which leaves registers to the others.
 TESSERA_HD constexpr int team_loaders(const Config& c) {
   return consumer_warpgroups(c) == 4 ? 2 : consumer_warpgroups(c);
 }
 TESSERA_HD constexpr int num_threads(const Config& c) {
-  if (is_team(c)) return consumer_warpgroups(c) * kWarpgroupThreads + 32 * (1 + team_loaders(c));
+  if (is_team(c)) return (consumer_warpgroups(c) + 1) * kWarpgroupThreads;
   return is_direct(c) ? 32 * (direct_warps(c) + 1) : (consumer_warpgroups(c) + 1) * kWarpgroupThreads;
 }
 // The part of K whose warp adds up the 16 columns i of a block, the last of as many parts as there are columns: it has
@@ -370,7 +371,7 @@ struct RegisterBudget {
 };
 TESSERA_HD constexpr RegisterBudget register_budget(const Config& c) {
   if (is_direct(c)) return direct_warps(c) == 12 ? RegisterBudget{128, 128, 128} : RegisterBudget{168, 168, 168};
-  if (is_team(c)) return consumer_warpgroups(c) == 3 ? RegisterBudget{128, 128, 128} : RegisterBudget{96, 96, 96};
+  if (is_team(c)) return consumer_warpgroups(c) == 3 ? RegisterBudget{128, 128, 128} : RegisterBudget{96, 64, 104};
   switch (consumer_warpgroups(c)) {
     case 1:
       return {240, 240, 240};
@@ -474,8 +475,7 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
   const RegisterBudget budget = register_budget(c);
   if (is_team(c)) {
     const int warps = 4 * consumer_warpgroups(c);
-    return index == 0 ? Role{"consumer", 0, warps, budget.consumer}
-                      : Role{"load", warps, 1 + team_loaders(c), budget.producer};
+    return index == 0 ? Role{"consumer", 0, warps, budget.consumer} : Role{"load", warps, 4, budget.producer};
   }
   if (index == 0) return {"load", 0, 1, budget.producer};
   if (is_direct(c)) return {"consumer", 1, direct_warps(c), budget.consumer};
