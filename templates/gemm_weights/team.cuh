@@ -24,6 +24,7 @@
 #include "ptx/fence.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/shared_words.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 #include "spec/gemm_weights.h"
@@ -63,6 +64,12 @@ struct TeamLoader {
     ptx::fence_mbarrier_init();
   }
 
+  // In place of a block behind the last along k: no weights. Laps have no step that is half as long as others.
+  static __device__ __forceinline__ void clear_block(unsigned at) {
+#pragma unroll 4
+    for (int i = 0; i < kBlockBytes; i += 16) ptx::st_shared_v4(at + i, {0, 0, 0, 0});
+    ptx::fence_proxy_async_shared();  // before what is loaded there later
+  }
   // Blocks behind the last are that one again.
   __device__ __forceinline__ void run(bool is_loading) {
     if (!is_grouped(C) && !is_loading) return;  // else the lanes that do not load may walk first
@@ -104,6 +111,7 @@ struct TeamLoader {
               continue;
             }
             const unsigned to = smem + smem_layout(C).b.offset + at * kSlotBytes;
+            if (has_laps(C) && there < kSlotBytes) clear_block(to + kBlockBytes);
             if (is_first && i == 0) {
               const unsigned early = common::barrier_at<kBarriers.early>(smem, team);
               ptx::mbarrier_arrive_expect_tx(early, kBlockBytes);

@@ -72,7 +72,6 @@ struct LapConsumer {
     bool has_loaded = false;                  // all activations are there
     bool is_resident = false;                 // they stay
     int early = -1;                           // the step whose block comes in halves
-    int half = 0;                             // the step that has one block alone
     Descriptors descriptors;
     unsigned full = 0;  // barrier of the step's activations
   };
@@ -118,9 +117,8 @@ struct LapConsumer {
   // Of the lap's step kStep. Descriptors are moved by `to_next` from the step's first panel.
   template <int kStep>
   __device__ __forceinline__ void take_block(Sums& sums, PackedBlock<C>& following, Walk& walk, unsigned to_next,
-                                             bool has_second) {
+                                             bool has_next) {
     constexpr unsigned kToPrevious = static_cast<unsigned>((kStep == 0 ? kLap - 1 : -1) * 8 * kGroups);  // barrier
-    const bool has_next = walk.step + kGroups < count;
     unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
     PackedBlock<C> block = following;
     block.template widen<0>(first);
@@ -129,8 +127,8 @@ struct LapConsumer {
     if (!walk.is_resident && walk.step != group) release_slot(kHasCommonLap ? walk.full + kToPrevious : walk.previous);
     block.template widen<1>(second);
     issue(sums[0], second, walk.descriptors, panel_step);
-    if (has_second) {
-      if (kStep == 0 && walk.step == walk.early) ptx::mbarrier_wait_parity(loaded(0), parity);
+    if (kStep == 0 && walk.step == walk.early) ptx::mbarrier_wait_parity(loaded(0), parity);
+    if (blocks_k > 0) {  // always: without the branch the assembler makes each product wait for the one before
       block = PackedBlock<C>(own + kStep * kSlotBytes + kBlockBytes);
       ptx::wgmma_wait_group<1>();
       block.template widen<0>(first);
@@ -138,8 +136,6 @@ struct LapConsumer {
       ptx::wgmma_wait_group<1>();
       block.template widen<1>(second);
       issue(sums[0], second, walk.descriptors, to_next - 3 * kPanelStep);
-    } else {
-      walk.descriptors.move(to_next - 2 * kPanelStep);
     }
     give_back<kStep>();
     if (has_next) following = read_block<(kStep + 1) % kLap>();
@@ -148,22 +144,19 @@ struct LapConsumer {
   // The lap's step kStep; false where the tile has no further one.
   template <int kStep>
   __device__ __forceinline__ bool take_step(Sums& sums, PackedBlock<C>& following, Walk& walk) {
-    if (walk.step >= count) {
-      step_of_lap = kStep;
-      return false;
-    }
     const unsigned full = walk.full;
+    const bool has_next = walk.step + kGroups < count;
     const bool wraps = kHasCommonLap ? kStep == kLap - 1 : full + 8 * kGroups >= end_of_slots;
     const int slots = kGroups - (wraps ? C.stages : 0);
     const unsigned to_next = static_cast<unsigned>(slots * a_slot_bytes(C) / 16);
     if (kHasCommonLap || !walk.has_loaded) ptx::mbarrier_wait_parity(full, walk.at.parity);
-    const bool has_second = walk.step != walk.half;
-    take_block<kStep>(sums, following, walk, to_next, has_second);
+    take_block<kStep>(sums, following, walk, to_next, has_next);
     walk.previous = full;
     walk.step += kGroups;
     walk.full += static_cast<unsigned>(8 * slots);
     walk.at.parity ^= wraps ? 1 : 0;
-    return true;
+    if (!has_next) step_of_lap = (kStep + 1) % kLap;
+    return has_next;
   }
   // A round in which this group has no step.
   __device__ __forceinline__ void pass_round(const Walk& walk) {
@@ -198,7 +191,6 @@ struct LapConsumer {
     walk.full = common::barrier_at<kBarriers.full>(smem, walk.at.slot);
     walk.has_loaded = has_loaded;
     walk.is_resident = is_resident;
-    walk.half = blocks_k % 2 != 0 && schedule.k_end * step_blocks(C) > blocks_k ? count - 1 : -1;
     if (walk.step < count) {
       const bool is_first = item == schedule.first();
       walk.early = is_first ? group : -1;
