@@ -82,6 +82,7 @@ struct Producer {
 #pragma unroll 1
     while (has_tile) {
       tile = schedule.at(item);
+      const bool is_first = item == schedule.first();
       item += schedule.stride();
       has_tile = schedule.has(item);
       tile.is_last = !has_tile;
@@ -89,6 +90,10 @@ struct Producer {
 #pragma unroll 1
       for (step = schedule.k_begin; step < last; ++step) {
         const unsigned full = common::barrier_at<kBarriers.full>(smem, ring.slot);
+        if constexpr (begins_slowly(C)) {
+          if (step == schedule.k_begin + k_groups(C) && is_first)
+            ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.full>(smem, 0), 0);
+        }
         ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
         if constexpr (kLeavesTiles) schedule.leave_tile(smem + kLayout.tiles.offset + ring.slot * kTileBytes, tile);
         if (step < schedule.k_end) {

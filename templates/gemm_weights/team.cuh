@@ -104,6 +104,8 @@ struct TeamLoader {
             if (i >= blocks_of_team(C, team % kTeamsOfGroup)) continue;
             const int at = team * kDepth + ring[t].slot;
             const unsigned full = common::barrier_at<kBarriers.loaded>(smem, at);
+            if (begins_slowly(C) && round == kGroups && item == schedule.first())
+              ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.early>(smem, team), 0);
             ptx::mbarrier_wait_parity(common::barrier_at<kBarriers.emptied>(smem, at), ring[t].parity ^ 1);
             if (has_common_lap(C) && step >= count) {  // as many slots as the ring of activations takes
               ptx::mbarrier_arrive(full);
