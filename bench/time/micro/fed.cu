@@ -8,8 +8,9 @@
 // A ring of slots with barriers, a thread that loads tiles of A and B (rows of 128 bytes), warpgroups that multiply
 // what is there, or only free the slot. Tiles go over the multiprocessors as those of a product do: `raster` along M,
 // then along N. `lag`: before each tile the thread stands still for a random time of at most so many cycles.
-// `share`: CTAs of a cluster, each of which loads its part of B for all. `fed places` tells where CTAs lie, and no
-// more.
+// `share`: CTAs of a cluster, each of which loads its part of B for all. `pace`: a step is asked for so many cycles
+// after the last one at the earliest, as by warps that take so long for it. `fed places` tells where CTAs lie, and no
+// more; `fed paced` what the L2 gives to multiprocessors that ask for less than all they can get.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -50,7 +51,7 @@ __device__ __forceinline__ U64 descriptor(unsigned address) {  // 128-byte swizz
 /// 2 i and 2 i + 1 are neighbours (of a TPC).
 enum Together { by_order, both_neighbours, others_neighbours, one_of_two_neighbours, pairs_of_two };
 struct Shape {
-  int steps, tiles, tiles_m, tiles_n, slots, lag, raster;
+  int steps, tiles, tiles_m, tiles_n, slots, lag, raster, pace;
   bool is_same;  // all load the first tile again and again
   Together together;
 };
@@ -78,6 +79,7 @@ __global__ void __launch_bounds__(128 * (kGroups + 1))
   if (group == kGroups) {
     if (threadIdx.x % 128 == 0) {
       int slot = 0, parity = 1;  // the first pass finds empty slots
+      long long next = now();
       for (int tile = 0; tile < shape.tiles; ++tile) {
         // Of a cluster's CTAs each has its own rows of A and all the same of B.
         const int index = shape.is_same
@@ -104,6 +106,11 @@ __global__ void __launch_bounds__(128 * (kGroups + 1))
         for (int k = 0; k < shape.steps; ++k) {
           const unsigned bar = smem_of(&full[slot]), to = base + slot * kSlotBytes;
           wait(smem_of(&empty[slot]), parity);
+          if (shape.pace > 0) {
+            while (now() < next) {
+            }
+            next = now() + shape.pace;
+          }
           expect(bar, kSlotBytes);
           asm volatile(
               "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
@@ -219,7 +226,8 @@ double middle(std::vector<double> v) {
 }
 
 template <class F, int kGroups, int kShare, bool kMultiplies, int kPending = 1>
-void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8, Together together = by_order) {
+void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8, Together together = by_order,
+              int pace = 0) {
   const auto kernel = fed<F, kGroups, kShare, kMultiplies, kPending>;
   CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSmem));
   constexpr int kM = 64 * kGroups, kN = F::kN;
@@ -229,7 +237,7 @@ void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8
   shape.tiles = times * std::max(4, 2 * (shape.tiles_m * shape.tiles_n / g_sms));
   shape.slots = std::min(kMostSlots, (kSmem - 1024) / ((kM + kN) * kRowBytes));
   shape.lag = lag, shape.is_same = is_same, shape.raster = raster;
-  shape.together = together;
+  shape.together = together, shape.pace = pace;
   const CUtensorMap a = map_of(g_memory, kM), b = map_of(g_memory + std::size_t{kRows} * kPitch, kN / kShare);
   cudaLaunchConfig_t config{};
   config.gridDim = (ctas > 0 ? ctas : g_sms) / kShare * kShare, config.blockDim = 128 * (kGroups + 1),
@@ -253,13 +261,14 @@ void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8
   printf(
       "{\"what\": \"fed\", \"form\": \"%s\", \"warpgroups\": %d, \"share\": %d, \"multiplies\": %d, \"pending\": %d, "
       "\"lag\": %d, \"same\": %d, \"times\": %d, \"ctas\": %d, \"raster\": %d, \"slots\": %d, \"together\": %d, "
+      "\"pace\": %d, "
       "\"cycles_of_step\": "
       "%.1f, \"slowest\": "
       "%.1f, "
       "\"tensor_core\": %.3f, "
       "\"bytes_per_clock_filled\": %.1f, \"bytes_per_clock_read\": %.1f, \"read_TB_s\": %.2f, \"mhz\": %.0f}\n",
       F::kName, kGroups, kShare, kMultiplies ? 1 : 0, kPending, lag, is_same ? 1 : 0, times, config.gridDim.x, raster,
-      shape.slots, static_cast<int>(together), step, *std::max_element(cycles.begin(), cycles.end()),
+      shape.slots, static_cast<int>(together), pace, step, *std::max_element(cycles.begin(), cycles.end()),
       kMultiplies ? kN / 2. * 4 * kGroups / step : 0., bytes / step, read / step,
       read / step * clock * config.gridDim.x * 1e-6, clock);
   fflush(stdout);
@@ -297,6 +306,14 @@ void print_places() {
   }
 }
 
+/// From more than the L2 gives to less: bytes a clock that a multiprocessor asks for.
+template <class F, int kGroups, int kShare>
+void time_paced(int raster, int times) {
+  constexpr int kBytes = (64 * kGroups + F::kN) * kRowBytes;
+  for (const int rate : {90, 70, 60, 54, 50, 47, 44, 41, 38, 35, 30})
+    time_fed<F, kGroups, kShare, false>(0, false, times, 0, raster, by_order, kBytes / rate);
+}
+
 template <class F, int kGroups>
 void all_of() {
   for (const bool is_same : {true, false}) time_fed<F, kGroups, 1, true>(0, is_same);
@@ -326,7 +343,18 @@ int main(int argc, char** argv) {
   g_encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
   printf("{\"what\": \"values\", \"random\": %d}\n", is_random ? 1 : 0);
   print_places();
-  if (argc > 1 && argv[1][0] == 'p') return 0;
+  if (argc > 1 && argv[1][0] == 'p' && argv[1][1] == 'l') return 0;
+  if (argc > 1 && argv[1][0] == 'p') {
+    for (const int times : {1, 6}) {
+      for (const int raster : {4, 8, 16, 32}) time_paced<bf16_SS_64, 1, 1>(raster, times);
+      for (const int raster : {8, 16}) time_paced<bf16_SS_128, 2, 1>(raster, times);
+      time_paced<bf16_SS_256, 1, 1>(8, times);
+      for (const int raster : {8, 16}) time_paced<bf16_SS_64, 1, 2>(raster, times);
+      time_paced<bf16_SS_128, 2, 2>(8, times);
+      time_paced<bf16_SS_128, 1, 2>(8, times);
+    }
+    return 0;
+  }
   for (const Together together : {both_neighbours, others_neighbours, one_of_two_neighbours, pairs_of_two}) {
     time_fed<bf16_SS_64, 1, 1, false>(0, false, 1, 0, 8, together);
     time_fed<bf16_SS_128, 2, 1, false>(0, false, 1, 0, 8, together);
