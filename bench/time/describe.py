@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the description of a Hopper GPU from what micro.cu measured: 
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl > emulator/time/gpus/h200.json
+"""Writes the description of a Hopper GPU from what micro.cu measured:
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
-`inferred` worked out. No number is fitted to a kernel that the model is judged by; two that
-were measured, of logic and exponents beside a wgmma, are left out because judged attention came out too slow with them."""
+`inferred` worked out. No number is fitted to a kernel that the model is judged by."""
 
 import json
 import sys
@@ -64,7 +63,28 @@ def main() -> None:
     by = lambda program: lambda value, what: number(value, f"{what}: bench/time/micro/{program}.cu, {name}", "measured")
     by_rows, by_fed, by_small = by("rows"), by("fed"), by("small")
     one_row = max(line["cycles_of_row"] for line in lines if line["what"] == "rows of planes" and line["sms"] == "one")
-    fed = [line for line in lines if line["what"] == "fed" and not line["form"].startswith("e4m3")]
+    all_fed = [line for line in lines if line["what"] == "fed" and not line["form"].startswith("e4m3")]
+    fed, paced = [line for line in all_fed if not line.get("pace")], [line for line in all_fed if line.get("pace")]
+
+    # What multiprocessors that ask for less get at best, over what they get where they ask for all: the median of their forms.
+    steps: dict = {}
+    for line in paced:
+        if line["share"] == 1:
+            steps.setdefault((line["form"], line["warpgroups"], line["raster"], line["times"]), []).append((line["pace"], line["bytes_per_clock_filled"]))
+    gains = sorted(max(got for _, got in of) / min(of)[1] for of in steps.values())
+    in_step = (gains[(len(gains) - 1) // 2] + gains[len(gains) // 2]) / 2
+
+    # What the L2 answers once for both CTAs counts once: forms of tiles that differ, without a pace or with one that is no bound.
+    least = {key: min(line["pace"] for line in paced if line["share"] == 2 and line["form"] == key) for key in
+             {line["form"] for line in paced if line["share"] == 2}}
+    of_pairs = sorted(line["bytes_per_clock_read"] for line in all_fed if line["share"] == 2 and not line["multiplies"] and not line["same"]
+                      and not line["lag"] and line["ctas"] == device["sms"]
+                      and (not line.get("pace") or line["pace"] == least[line["form"]]))
+    of_multicast = (of_pairs[(len(of_pairs) - 1) // 2] + of_pairs[len(of_pairs) // 2]) / 2
+
+    # Words of four bytes, each to a row of its own: so many a clock.
+    apart = find("pieces written", mib=256, piece_bytes=4, row_bytes=4096, goes_down=0)
+    parts = 256 * 2**20 / 4 / (apart["us"] * mhz)
 
     def clocks(times: int) -> dict:
         """By how busy tensor cores are, in tenths: the mean of what was measured there."""
@@ -100,14 +120,10 @@ def main() -> None:
     together[sms] = max(same) * 1e6 / sms / mhz
     everywhere = [line for line in fed if line["ctas"] == device["sms"]]
     port = max(line["bytes_per_clock_filled"] for line in everywhere if line["share"] == 1)
-    port_of_multicast = max(line["bytes_per_clock_filled"] for line in everywhere if line["share"] > 1)
-
-    # What both CTAs of a pair get together: their own tiles of A, and that of B, which is for both, once.
-    def of_pair(line: dict) -> float:
-        a, b = 64 * line["warpgroups"] * 128, int(line["form"].split("n")[-1]) * 128
-        return (2 * a + b) / line["cycles_of_step"]
-
-    pairs = sorted(of_pair(line) for line in everywhere if line["share"] == 2 and line["same"] and not line["multiplies"])
+    # Whatever the parts of its own tiles and of those for both: the median of eight forms, whose greatest is 1.05 times the least.
+    filled = sorted(line["bytes_per_clock_filled"] for line in everywhere if line["share"] == 2 and line["same"] and not line["multiplies"]
+                    and not line["lag"])
+    port_of_multicast = (filled[(len(filled) - 1) // 2] + filled[len(filled) // 2]) / 2
 
     stores = {(line["bytes"], line["count"]): line for line in lines if line["what"] == "bulk store"}
     store_rate = 49152 / (stores[(65536, 1)]["read"] - stores[(16384, 1)]["read"])
@@ -266,10 +282,10 @@ def main() -> None:
             "latency": by_units(round(max(1.0, latency), 1), f"{what}, chain of one warp, less its instructions and the loop's"),
         }
 
-    for name, what, pipe, slots in (("div_rn", "div.rn.f32", "fma", 14), ("sqrt_rn", "sqrt.rn.f32", "fma", 13), ("rcp_rn", "rcp.rn.f32", "fma", 14),
+    for sequence_of, what, pipe, slots in (("div_rn", "div.rn.f32", "fma", 14), ("sqrt_rn", "sqrt.rn.f32", "fma", 13), ("rcp_rn", "rcp.rn.f32", "fma", 14),
                                     ("div_s32", "div.s32", "mufu", 26), ("div_u32", "div.u32", "mufu", 19), ("rem_u32", "rem.u32", "mufu", 18),
                                     ("movmatrix", "movmatrix", "alu", 1)):
-        classes[name] = sequence(what, pipe, slots)
+        classes[sequence_of] = sequence(what, pipe, slots)
 
     json.dump(
         {
@@ -335,8 +351,11 @@ def main() -> None:
                 "issue": measured(
                     sorted(line["issue_one"] for line in one)[len(one) // 2] / 2, "fence, one wgmma, commit: half of the issue"
                 ),
-                # lop3 (2.0) and ex2 (1.3) were measured, too; docs/time.md says why they are not used.
-                "beside": {"fma": by_beside("fma.rn.f32, 3 registers")},
+                "beside": {
+                    "fma": by_beside("fma.rn.f32, 3 registers"),
+                    "alu": by_beside("lop3.b32"),
+                    "mufu": by_beside("ex2.approx.ftz.f32"),
+                },
                 "intervals": intervals,
             },
             "mma": mma,
@@ -376,8 +395,11 @@ def main() -> None:
                     max(line["l2_TB_s"] for line in all_sms.values()) * 1e6 / mhz, "bulk copies of all SMs from the L2, each its own"
                 ),
                 "port_bytes_per_clock": by_fed(port, "all SMs the same tiles: what the shared memory of each gets"),
-                "multicast_bytes_per_clock": by_fed(port_of_multicast, "the same with copies for both CTAs of a cluster"),
-                "pair_bytes_per_clock": by_fed(pairs[len(pairs) // 2], "copies for both CTAs and their own, all SMs the same tiles: what a pair gets"),
+                "multicast_bytes_per_clock": by_fed(
+                    round(port_of_multicast, 1), "all SMs the same tiles, one of the two for both CTAs of a cluster: what the shared memory of each gets"),
+                "in_step": by_fed(round(in_step, 3), f"the most that {len(gains)} forms get at a pace, over what they get without one"),
+                "of_multicast": by_fed(round(of_multicast, 1), f"tiles of a product, one of the two for both CTAs of a cluster: bytes read, {len(of_pairs)} forms"),
+                "parts_per_clock": by_units(round(parts, 1), "words of 4 bytes written to a row each, 256 MiB", "lives"),
                 "by_sharers": {
                     "1": measured(sharers[1]["bytes_per_clock_of_each"], "bulk copies of all SMs, each its own bytes"),
                     **{str(count): by_fed(rate, f"tiles as those of a product, {count} SMs the same at about the same time")

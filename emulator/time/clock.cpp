@@ -274,13 +274,9 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
   double over = time_;
   switch (work.kind) {
     case AsyncWork::Kind::wgmma: {
-      auto [it, is_new] = intervals_.try_emplace(work.in, 0.0);
-      if (is_new) it->second = wgmma_interval(*work.in);
-      const double start = std::max(time_, sm.tensor);
-      sm.tensor = start + it->second;
-      sm.tensor_busy += it->second;
-      if (is_of_8_bit(*work.in)) sm.tensor_8_bit += it->second;
-      over = sm.tensor + gpu_.wgmma_tail;
+      auto [it, is_new] = wgmmas_.try_emplace(work.in);
+      if (is_new) it->second = wgmma_time(*work.in);
+      over = multiply(it->second, is_of_8_bit(*work.in), sm) + gpu_.wgmma_tail;
       break;
     }
     case AsyncWork::Kind::load: {

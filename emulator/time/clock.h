@@ -21,6 +21,7 @@
 
 #include "emulator/machine.h"
 #include "emulator/time/cost.h"
+#include "emulator/time/counters.h"
 
 namespace tessera::emulator {
 
@@ -56,7 +57,10 @@ struct Surroundings {
   std::map<std::uint64_t, double> rate_of{};
   double hbm_factor = 1;  ///< bytes that the memory moves for one that misses: what is displaced is written first
   bool is_cold = true;    ///< code and tensor maps have not been used on the multiprocessor
-  double l1_bytes = 0;    ///< of a multiprocessor, that CTAs leave of its shared memory
+  /// What the L2 gives more while multiprocessors ask for less than all that it gives (l2.in_step).
+  double in_step = 1;
+  TileCounters* counters = nullptr;  ///< of clusters that run by themselves
+  double l1_bytes = 0;               ///< of a multiprocessor, that CTAs leave of its shared memory
   /// Its clock over that of an idle GPU: the L2 and the memory have clocks of their own, which load does not lower.
   double clock_part = 1;
 };
@@ -107,6 +111,7 @@ struct SmClock {
   std::vector<SubCore> sub_cores;
   double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, port = 0, hbm = 0, to_cluster = 0;
   double tensor_copy = 0, tensor_copy_busy = 0;  ///< tcgen05.cp
+  double operands = 0, tensor_began = 0;         ///< of the last wgmma: when they are there, when it began
   double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, port_busy = 0, hbm_busy = 0, l1_busy = 0;
   double tensor_8_bit = 0, to_cluster_busy = 0;  ///< tensor_8_bit: of tensor_busy
   L1 l1{};
@@ -164,6 +169,11 @@ class Clock {
   void completing(const AsyncOperation& operation, double time);
   void set_event(double time, bool is_operation) { time_ = time, in_operation_ = is_operation; }
   double admit_delay() const { return gpu_.cta_start; }
+  /// The counters, where the instruction may be an addition to one of them.
+  TileCounters* counter_of(const Instruction& in) const {
+    const bool may_be = costs_.by_pc[static_cast<std::size_t>(&in - code_)].is_counter;
+    return may_be ? surroundings_.counters : nullptr;
+  }
   bool is_mma(const Instruction& in) const {
     return costs_.by_pc[static_cast<std::size_t>(&in - code_)].kind == CostKind::mma;
   }
@@ -181,8 +191,9 @@ class Clock {
   void add_to(LaunchTime& result) const;
   /// Of the tensor cores' work: what 8-bit types are.
   double part_of_8_bit() const;
-  /// The part of what tensor cores can do that they did.
+  /// The part of what tensor cores can do that they did, and of what the L2 gives that was asked for.
   double tensor_load() const;
+  double l2_load() const;
   std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
   /// Where the first copy, or load, of each multiprocessor from each allocation begins; by both.
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> first_copies{};
@@ -211,7 +222,13 @@ class Clock {
                        std::uint64_t first, double time, double& ready, Cause& cause);
   Cause cause_of(const InstructionCost& cost) const;
   double tensor_operation(const AsyncWork& work, SmClock& sm);
-  double wgmma_interval(const Instruction& in) const;
+  /// What a wgmma takes: of the tensor cores, and of shared memory for its operands.
+  struct WgmmaTime {
+    double interval = 0, operands = 0;
+  };
+  WgmmaTime wgmma_time(const Instruction& in) const;
+  /// When it is over.
+  double multiply(const WgmmaTime& wgmma, bool is_of_8_bit, SmClock& sm) const;
   static bool is_of_8_bit(const Instruction& in);
   /// Another CTA's shared memory: the way to it is a queue of the multiprocessor that sends.
   double send_to_cluster(SmClock& sm, double time, double bytes);
@@ -233,7 +250,7 @@ class Clock {
   std::vector<std::unique_ptr<WarpClock>> warps_;  ///< of resident CTAs
   std::unordered_map<const Warp*, WarpClock*> by_warp_;
   std::unordered_map<const Cta*, int> sm_of_;
-  std::unordered_map<const Instruction*, double> intervals_;
+  std::unordered_map<const Instruction*, WgmmaTime> wgmmas_;
   std::map<int, Role> roles_;  ///< by warp of the CTA
   double time_ = 0, last_ = 0;
   std::uint64_t latencies_ = 0;  ///< that had a tail

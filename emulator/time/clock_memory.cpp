@@ -145,11 +145,14 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     written_bytes += bytes;
     sm.path = std::max(sm.path, time) + bytes / gpu_.l2_bytes_per_clock_sm;
     sm.path_busy += bytes / gpu_.l2_bytes_per_clock_sm;
+    // A sector that is written in part takes the L2, which all share, longer than the L1.
     double took = 0;
+    const double part = gpu_.l2_parts_per_clock > 0 ? surroundings_.active_sms / gpu_.l2_parts_per_clock : 0;
     for (std::size_t i = 0; i < lines.count; ++i) {
       const auto is_part = [](std::uint8_t written) { return written != 0 && written < kSectorBytes; };
       const auto& sectors = lines.all[i].bytes;
-      took += std::any_of(sectors.begin(), sectors.end(), is_part) ? gpu_.l1_store_part : gpu_.l1_store_line;
+      const auto parts = static_cast<double>(std::count_if(sectors.begin(), sectors.end(), is_part));
+      took += parts > 0 ? std::max(gpu_.l1_store_part, parts * part) : gpu_.l1_store_line;
     }
     const double start = std::max(time, sm.l1.busy_until);
     sm.l1.busy_until = start + took;
@@ -279,15 +282,28 @@ double Clock::with_tail(double latency, double tail) {
   return latency - tail - tail * std::log(1 - u);
 }
 
+double Clock::l2_load() const {
+  double most = 0;
+  for (const SmClock& sm : sms_)
+    if (sm.first >= 0) most = std::max(most, sm.path_busy / std::max(1.0, sm.last - sm.first));
+  return most;
+}
+
 // A read by a multiprocessor: when its bytes are there. The way to the L2 and its parts of the shared rates are queues;
 // a request that misses waits for the memory as well. Which of them miss is by turns, in the grid's proportion, the
 // first one first.
 double Clock::request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy, bool by_lanes) {
   const double miss = miss_of(address, bytes);
-  const auto rate = surroundings_.rate_of.find(allocation_of(address));
+  const auto found = surroundings_.rate_of.find(allocation_of(address));
+  double rate = gpu_.l2_bytes_per_clock / surroundings_.active_sms;
+  if (found != surroundings_.rate_of.end()) {
+    rate = found->second;
+    if (is_multicast_ && gpu_.l2_of_multicast > 0)
+      rate = std::min(rate, gpu_.l2_of_multicast * gpu_.sms / surroundings_.active_sms);
+    rate *= surroundings_.in_step;
+  }
   const double share =  // at the clock of an idle GPU
-      std::min(is_copy || by_lanes ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm,
-               rate != surroundings_.rate_of.end() ? rate->second : gpu_.l2_bytes_per_clock / surroundings_.active_sms);
+      std::min(is_copy || by_lanes ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm, rate);
   const double start = std::max(time, sm.path);
   const double took = bytes * surroundings_.clock_part / share;
   sm.path = start + took;
@@ -314,8 +330,7 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
 // What the L2 answers once goes to every CTA that the copy is for, and takes the port of its multiprocessor.
 double Clock::deliver(const AsyncWork& work, SmClock& sm, double time) {
   is_multicast_ = is_multicast_ || work.num_to > 1;
-  double rate = work.num_to == 0 ? gpu_.port_bytes_per_clock : gpu_.multicast_bytes_per_clock;
-  if (is_multicast_ && gpu_.pair_bytes_per_clock > 0) rate = gpu_.pair_bytes_per_clock / (work.num_to == 0 ? 2 : 1);
+  const double rate = is_multicast_ ? gpu_.multicast_bytes_per_clock : gpu_.port_bytes_per_clock;
   const double took = static_cast<double>(work.bytes) * surroundings_.clock_part / rate;
   double over = 0;
   const auto take = [&](SmClock& one) {

@@ -8,6 +8,11 @@
 #include "emulator/time/clock.h"
 
 namespace tessera::emulator {
+namespace {
+
+constexpr double kStepBytes = 32, kWgmmaRows = 64;  // of a wgmma: bytes of a row along K, rows of A
+
+}  // namespace
 
 bool Clock::is_of_8_bit(const Instruction& in) {
   for (const char* type : {".e4m3", ".e5m2", ".s8", ".u8"})
@@ -15,10 +20,10 @@ bool Clock::is_of_8_bit(const Instruction& in) {
   return false;
 }
 
-double Clock::wgmma_interval(const Instruction& in) const {
+Clock::WgmmaTime Clock::wgmma_time(const Instruction& in) const {
   // "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": N, then the types of D, A and B.
   const std::size_t shape = in.opcode.find(".m64n");
-  if (shape == std::string_view::npos) return 0;
+  if (shape == std::string_view::npos) return {};
   double n = 0;
   unsigned number = 0;
   std::from_chars(in.opcode.data() + shape + 5, in.opcode.data() + in.opcode.size(), number);
@@ -31,7 +36,25 @@ double Clock::wgmma_interval(const Instruction& in) const {
   };
   auto found = find(type == "f16" ? "bf16" : type == "e5m2" || type == "u8" || type == "s8" ? "e4m3" : type);
   if (found == gpu_.wgmma.end()) found = find("bf16");
-  return found == gpu_.wgmma.end() ? n / 2 : found->second.at(n);
+  if (found == gpu_.wgmma.end()) return {n / 2, 0};
+  // A step of K is 32 bytes of each row: 64 of A, unless they are in registers, and N of B. Of a narrow one these take
+  // longer than its products, which have the same part of the widest one's.
+  const auto& points = found->second.points;
+  const double products = n * points.back().second / points.back().first;
+  const double operands = kStepBytes * (n + (in_registers ? 0 : kWgmmaRows)) / gpu_.smem_bytes_per_clock;
+  return {std::min(found->second.at(n), products), operands};
+}
+
+// Operands of one come while the one before it multiplies: a narrow one whose operands take longer than its products
+// loses less where others stand beside it (mix.cu).
+double Clock::multiply(const WgmmaTime& wgmma, bool is_of_8_bit, SmClock& sm) const {
+  const double fetch = std::max({time_, sm.operands, sm.tensor_began});
+  sm.operands = fetch + wgmma.operands;
+  sm.tensor_began = std::max(fetch, sm.tensor);
+  sm.tensor = std::max(sm.tensor_began + wgmma.interval, sm.operands);
+  sm.tensor_busy += wgmma.interval;
+  if (is_of_8_bit) sm.tensor_8_bit += wgmma.interval;
+  return sm.tensor;
 }
 
 double Clock::part_of_8_bit() const {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "emulator/syntax/isa.h"
+#include "emulator/time/counters.h"
+#include "emulator/time/values.h"
 
 namespace tessera::emulator {
 namespace {
@@ -421,6 +423,7 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     cost.repeat *= cost.time.slots;
     if (cost.kind == CostKind::mma) describe_mma(in, gpu, cost);
     cost.access = classify_access(in);
+    cost.is_counter = TileCounters::is_form(in);
     cost.uses_l1 = cost.kind == CostKind::global && stays_in_l1(in.opcode);
     const bool is_arithmetic =
         cost.time.pipe == Pipe::fma || cost.time.pipe == Pipe::alu || cost.time.pipe == Pipe::mufu;
@@ -446,7 +449,12 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
   }
   for (std::size_t pc = 0; pc < entry.code.size(); ++pc) make_predicates(entry, pc, costs.by_pc);
   JoinedLoads(entry, costs.by_pc).find();
-  fold_addresses(entry, costs);
+  const Chains chains(entry);
+  fold_addresses(entry, chains, costs);
+  fold_halves(entry, chains, costs);
+  find_repeated(entry, costs);
+  join_operations(entry, chains, costs);
+  find_uniform(entry, chains, costs);
   find_loops(entry, costs);
   return costs;
 }

@@ -32,6 +32,8 @@ enum class CostKind : std::uint8_t {
   tensor_wait
 };
 
+class Chains;
+
 inline constexpr std::uint32_t kAlone = 0xFFFFFFFF;  ///< a load that no other joins
 inline constexpr std::uint8_t kUnrolled = 4;         ///< turns of a loop that are one to the machine
 
@@ -42,6 +44,7 @@ struct InstructionCost {
   bool ends_block = false;     ///< what stands before it has been issued
   bool is_late_store = false;  ///< of shared memory
   bool needs_stores = false;   ///< tells others, or reads, what was stored before
+  bool is_counter = false;     ///< an atomic addition that may tell a CTA which tile is its next
   bool uses_l1 = false;        ///< a load whose bytes the L1 may answer
   std::uint8_t guards = 0;     ///< predicate registers of a load behind a branch that the assembler makes some of
   double repeat = 1;           ///< machine instructions of its class
@@ -73,10 +76,20 @@ struct EntryCosts {
 EntryCosts costs_of(const Entry& entry, const GpuTime& gpu);
 
 /// Sums of a register and a constant that are addresses alone are no instructions (loops.cpp).
-void fold_addresses(const Entry& entry, EntryCosts& costs);
+void fold_addresses(const Entry& entry, const Chains& chains, EntryCosts& costs);
 
 /// Loops of few instructions that count by a constant, which the assembler unrolls (loops.cpp).
 void find_loops(const Entry& entry, EntryCosts& costs);
+
+/// Halves of registers that are taken where they are (values.cpp).
+void fold_halves(const Entry& entry, const Chains& chains, EntryCosts& costs);
+
+/// Operations on the same values as one before them in their basic block (values.cpp).
+void find_repeated(const Entry& entry, EntryCosts& costs);
+
+/// Operations that the assembler makes one of, and those of its uniform datapath (assembler.cpp).
+void join_operations(const Entry& entry, const Chains& chains, EntryCosts& costs);
+void find_uniform(const Entry& entry, const Chains& chains, EntryCosts& costs);
 
 /// The class of the description that an instruction belongs to, and how many machine instructions it is.
 std::string class_name(const Instruction& in, double& repeat, CostKind& kind);

@@ -248,6 +248,9 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.l2_bytes_per_clock = reader.leaf("l2", "bytes_per_clock");
   if (json.at("l2").contains("by_sharers"))
     gpu.l2_by_sharers = read_table(reader, json.at("l2").at("by_sharers"), "l2.by_sharers");
+  if (json.at("l2").contains("in_step")) gpu.l2_in_step = reader.leaf("l2", "in_step");
+  if (json.at("l2").contains("of_multicast")) gpu.l2_of_multicast = reader.leaf("l2", "of_multicast");
+  if (json.at("l2").contains("parts_per_clock")) gpu.l2_parts_per_clock = reader.leaf("l2", "parts_per_clock");
   gpu.port_bytes_per_clock = gpu.l2_bytes_per_clock_sm;
   if (json.at("l2").contains("port_bytes_per_clock"))
     gpu.port_bytes_per_clock = reader.leaf("l2", "port_bytes_per_clock");
@@ -263,8 +266,6 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.barrier_base = reader.leaf("sync", "barrier_base");
   gpu.barrier_per_warp = reader.leaf("sync", "barrier_per_warp");
   gpu.cluster_barrier = reader.leaf("sync", "cluster_barrier");
-  if (json.at("l2").contains("pair_bytes_per_clock"))
-    gpu.pair_bytes_per_clock = reader.leaf("l2", "pair_bytes_per_clock");
   gpu.cluster_store = gpu.cluster_load = reader.leaf("sync", "cluster_store");
   if (json.at("sync").contains("cluster_load")) gpu.cluster_load = reader.leaf("sync", "cluster_load");
   gpu.cluster_bytes_per_clock = reader.leaf("sync", "cluster_bytes_per_clock");

@@ -109,13 +109,13 @@ struct GpuTime {
   double l2_latency = 0, hbm_latency = 0;  ///< of ld.global, in the mean
   double l2_tail = 0, hbm_tail = 0;        ///< of them: what varies, taken as exponential
   double l2_bytes_per_clock_sm = 0, l2_bytes_per_clock = 0;
-  /// That a multiprocessor's shared memory gets at most; of copies for several CTAs.
+  /// That a multiprocessor's shared memory gets at most; where copies are multicast, of its own and of others' copies.
   double port_bytes_per_clock = 0, multicast_bytes_per_clock = 0;
-  /// That both CTAs of a pair get together where copies are multicast: what each copies for itself, and what is for
-  /// both, once. 0: not known, and the two rates above hold.
-  double pair_bytes_per_clock = 0;
   /// Bytes a clock of each multiprocessor when all read, by how many read the same bytes; no points: not known.
   IntervalTable l2_by_sharers;
+  double l2_of_multicast = 0;     ///< that each gets at most where copies are multicast; 0: not known
+  double l2_in_step = 1;          ///< of that, where they ask for less: who reads the same stays in step
+  double l2_parts_per_clock = 0;  ///< sectors written in part, of all multiprocessors together; 0: not known
   double hbm_bytes_per_us = 0, hbm_mixed_bytes_per_us = 0;  ///< of reads; of as many reads as writes
 
   double mbarrier_hand_off = 0;  ///< from an arrival to the end of another warp's wait

@@ -4,10 +4,10 @@
 // 22 and 54 instructions four times, 90 and more once; where the step is a register, never. Which loops are unrolled is
 // not documented.
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "emulator/time/cost.h"
+#include "emulator/time/values.h"
 
 namespace tessera::emulator {
 namespace {
@@ -52,29 +52,27 @@ bool counts(const Entry& entry, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-void fold_addresses(const Entry& entry, EntryCosts& costs) {
-  std::unordered_map<std::uint32_t, bool> is_address;  // by place: and nothing else
-  const auto use = [&](const Operand& op, bool as_address) {
-    if (op.is_immediate || op.is_sink || op.is_destination) return;
-    const auto [it, is_new] = is_address.try_emplace(op.offset, as_address);
-    if (!is_new) it->second = it->second && as_address;
+void fold_addresses(const Entry& entry, const Chains& chains, EntryCosts& costs) {
+  const auto is_address_of = [&](std::uint32_t pc, std::uint32_t place) {
+    const Instruction& in = entry.code[pc];
+    bool is_access = in.guard != place;
+    for (const char* word : {"ld", "st", "mbarrier", "atom", "red."})
+      if (in.opcode.starts_with(word)) {
+        visit_registers(in, false, [&](const Operand& op) {
+          if (op.offset == place && op.kind != Operand::Kind::address) is_access = false;
+        });
+        return is_access;
+      }
+    return false;
   };
-  for (const Instruction& in : entry.code) {
-    const bool is_access = in.opcode.starts_with("ld") || in.opcode.starts_with("st");
-    for (int i = 0; i < in.num_operands; ++i) {
-      const Operand& op = in.op[i];
-      for (int k = 0; op.kind == Operand::Kind::list && k < op.count; ++k) use(op.elements[k], false);
-      if (op.kind == Operand::Kind::reg) use(op, false);
-      if (op.kind == Operand::Kind::address) use(op, is_access);
-    }
-  }
   for (std::size_t pc = 0; pc < entry.code.size(); ++pc) {
     const Instruction& in = entry.code[pc];
     if (!in.opcode.starts_with("add.") || in.num_operands != 3 || in.guard != kNoGuard) continue;
     if (in.op[0].kind != Operand::Kind::reg || in.op[1].is_immediate || !in.op[2].is_immediate) continue;
-    const auto found = is_address.find(in.op[0].offset);
-    if (found != is_address.end() && found->second && in.op[0].offset != in.op[1].offset)
-      costs.by_pc[pc].kind = CostKind::free;
+    const Chains::Uses& uses = chains.uses(pc, in.op[0].offset);
+    bool is_address = !uses.escapes && !uses.by.empty() && in.op[0].offset != in.op[1].offset;
+    for (const std::uint32_t by : uses.by) is_address = is_address && is_address_of(by, in.op[0].offset);
+    if (is_address) costs.by_pc[pc].kind = CostKind::free;
   }
 }
 

@@ -171,7 +171,9 @@ Scheduler::Result Scheduler::execute_timed(Warp& warp) {
     if (observer != nullptr) observer->before(warp, in, active, launch_.time);
     // Where only time is asked products leave their registers as they are.
     const bool is_left_out = launch_.options.skips_values && clock.is_mma(in);
-    step = is_left_out ? Step::next : in.run(warp, in, active);
+    TileCounters* const counters = clock.counter_of(in);
+    step = is_left_out ? Step::next : counters != nullptr ? counters->take(warp, in, active) : in.run(warp, in, active);
+    if (counters != nullptr && counters->has_found()) clock.stop_after = 1;
     if (observer != nullptr) {
       observer->after(warp, in, active, step, launch_.time);
       observer->slice(warp, launch_.time, launch_.time + 1);

@@ -43,9 +43,11 @@ class Grid {
         time_(time),
         clusters_(clusters_of(shape)),
         cluster_size_(product(shape.cluster)),
-        per_sm_(ctas_per_sm(gpu, entry, shape, options.registers)) {
-    at_once_ = static_cast<std::uint64_t>(gpu.clusters_at_once(static_cast<int>(cluster_size_)));
-    resident_ = at_once_ * static_cast<std::uint64_t>(per_sm_);
+        at_once_(static_cast<std::uint64_t>(gpu.clusters_at_once(static_cast<int>(cluster_size_)))),
+        per_sm_(ctas_per_sm(gpu, entry, shape, options.registers)),
+        resident_(at_once_ * static_cast<std::uint64_t>(per_sm_)),
+        counters_(std::min(resident_, clusters_)) {
+    if (options.skips_values) around_.counters = &counters_;
     around_.active_sms = static_cast<double>(std::min(at_once_, clusters_) * cluster_size_);
     around_.l1_bytes =
         std::max(0.0, gpu.l1_bytes - per_sm_ * (cta_shared_bytes(entry, shape) + gpu.smem_per_cta_reserved));
@@ -85,6 +87,7 @@ class Grid {
   /// Clusters [first, first + count), on as many multiprocessors as these.
   Part simulate(std::uint64_t first, std::uint64_t count, int num_sms, bool keeps_values,
                 std::uint64_t stop_after = 0) {
+    counters_.begin();
     Part part;
     part.sample.cluster = first;
     part.sample.clusters = static_cast<int>(count);
@@ -101,6 +104,7 @@ class Grid {
     launch.next_cluster = first;
     launch.num_clusters = first + count;
     launch.run();
+    if (counters_.found_one()) return simulate(first, count, num_sms, keeps_values, stop_after);
     part.sample.cycles = part.clock->last();
     result_.statistics.warp_instructions += launch.statistics.warp_instructions;
     result_.statistics.async_operations += launch.statistics.async_operations;
@@ -120,11 +124,19 @@ class Grid {
     if (clusters_ > resident_ && clusters_ > 16) average_traffic(*part.clock);
     // Where some clusters read more than others, these have ended before them and leave them their part of the rates.
     if (clusters_ <= resident_ && clusters_ > 2 && !has_failed()) {
-      const double first_read = simulate(0, 1, static_cast<int>(cluster_size_), false).clock->read_total;
-      const double last_read = simulate(last, 1, static_cast<int>(cluster_size_), false).clock->read_total;
-      const double read = part.clock->read_total;
-      const double mean = (first_read + 2 * read + last_read) / 4;
-      const double most = std::max({first_read, read, last_read});
+      const auto read_by = [&](std::uint64_t cluster) {
+        return simulate(cluster, 1, static_cast<int>(cluster_size_), false).clock->read_total;
+      };
+      const double first_read = read_by(0), last_read = read_by(last), read = part.clock->read_total;
+      double mean = (first_read + 2 * read + last_read) / 4;
+      double most = std::max({first_read, read, last_read});
+      // Where they are not alike, two more between them tell how many have more.
+      constexpr std::uint64_t kSome = 16;
+      if (first_read != last_read && clusters_ > kSome) {
+        const double before = read_by(middle / 2), after = read_by(middle + (last - middle) / 2);
+        mean = (first_read / 2 + before + read + after + last_read / 2) / 4;
+        most = std::max({most, before, after});
+      }
       if (most > 0 && mean > 0) {
         around_.active_sms *= mean / most;
         for (auto& [address, rate] : around_.rate_of) rate *= most / mean;
@@ -309,10 +321,15 @@ class Grid {
     return longer + (longer - shorter) / static_cast<double>(round) * (mean - static_cast<double>(kRounds * round));
   }
 
-  // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more.
+  // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more. And
+  // multiprocessors that read the same and do not wait for the L2 stay in step, which leaves it more for each; where
+  // they ask for all that it gives they drift apart (fed.cu paced).
   void learn_clock(std::uint64_t start, std::uint64_t together) {
+    constexpr double kWaits = 0.9;
+    around_.in_step = gpu_.l2_in_step;
     const Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
     const double waves = std::max(1.0, std::ceil(time_.waves));
+    if (part.clock->l2_load() > kWaits) around_.in_step = 1;
     around_.clock_part = loaded_clock(*part.clock, waves * part.sample.cycles / gpu_.clock_mhz) / gpu_.clock_mhz;
   }
 
@@ -378,9 +395,10 @@ class Grid {
   TimedResult& result_;
   LaunchTime& time_;
   std::uint64_t clusters_, cluster_size_;
-  std::uint64_t at_once_ = 1;   ///< clusters, one CTA a multiprocessor
-  std::uint64_t resident_ = 1;  ///< clusters, as many CTAs a multiprocessor as fit
+  std::uint64_t at_once_;  ///< clusters, one CTA a multiprocessor
   int per_sm_;
+  std::uint64_t resident_;  ///< clusters, as many CTAs a multiprocessor as fit
+  TileCounters counters_;
   bool observes_ = true;
   std::uint64_t row_ = 1;                      ///< clusters of a row of the grid
   bool goes_by_row_ = false;                   ///< samples differ by their place in a row

@@ -47,6 +47,13 @@ LaunchTime time_of(const std::string& body, std::uint32_t threads, std::vector<s
   return times[0];
 }
 
+/// Multiply-adds, none of which waits for the one before it, each of other values.
+std::string multiply_adds(int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += fmt::format("fma.rn.f32 f{0}, f{0}, f0, f0;\n", 1 + i % 8);
+  return all;
+}
+
 double cycles(const std::string& body, std::uint32_t threads = 32) { return time_of(body, threads).cycles; }
 
 /// Cycles of one of the text's instructions, by the difference of two counts.
@@ -125,7 +132,7 @@ TEST_CASE("time: a taken branch leaves its warp without an instruction for a whi
   const auto loop = [](int rounds) {
     return cycles(fmt::format(
         "mov.u32 r4, 0;\nmov.u32 r7, 1;\nLOOP:\n{}add.u32 r4, r4, r7;\nsetp.lt.u32 p, r4, {};\n@p bra LOOP;\n",
-        repeated("fma.rn.f32 f1, f0, f0, f0;\n", 16), rounds));
+        multiply_adds(16), rounds));
   };
   const double each = (loop(60) - loop(20)) / 40;
   const double bubble = h200().class_of("branch").latency;
@@ -160,12 +167,12 @@ TEST_CASE("time: a loop that counts by a constant is unrolled, its words are one
     };
     return (rounds(64) - rounds(32)) / 32;
   };
-  const std::string work = repeated("fma.rn.f32 f1, f0, f0, f0;\n", 8);
+  const std::string work = multiply_adds(8);
   const double bubble = h200().class_of("branch").latency;
   const double known = loop("1", work.c_str()), unknown = loop("r7", work.c_str());
   CHECK(unknown - known > 0.7 * bubble);
   CHECK(unknown - known < bubble + 5);
-  const std::string large = repeated("fma.rn.f32 f1, f0, f0, f0;\n", 80);
+  const std::string large = multiply_adds(80);
   CHECK(loop("1", large.c_str()) == doctest::Approx(loop("r7", large.c_str())).epsilon(0.02));
   // A word of each turn, all lanes in one bank: as 16 bytes of four turns a quarter of the wavefronts.
   const std::string word = "st.shared.u32 [r8], r5;\nld.shared.u32 r5, [r8];\n";
@@ -177,7 +184,8 @@ TEST_CASE("time: a loop that counts by a constant is unrolled, its words are one
 TEST_CASE("time: a remainder is a sequence of instructions") {
   const ClassTime& rem = h200().class_of("rem_u32");
   REQUIRE(rem.slots > 4);
-  CHECK(each("rem.u32 r4, r5, r6;\n", 512, "mov.u32 r5, 7;\nmov.u32 r6, 3;\n") ==
+  const std::string three = "rem.u32 r4, r4, r6;\nrem.u32 r5, r5, r6;\nrem.u32 r7, r7, r6;\n";
+  CHECK(each(three, 512, "mov.u32 r4, 7;\nmov.u32 r5, 8;\nmov.u32 r7, 9;\nmov.u32 r6, 3;\n") / 3 ==
         doctest::Approx(4 * rem.slots * rem.interval).epsilon(0.1));
 }
 
@@ -245,7 +253,7 @@ TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate") {
             repeated("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {c0, c1, c2, c3}, d2, d2, 1, 1, 1, 0, 0;\n",
                      products) +
             "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\nbra END;\nWORK:\n";
-    for (int i = 0; i < count; ++i) body += fmt::format("fma.rn.f32 f{0}, f15, f15, f15;\n", i % 8);
+    for (int i = 0; i < count; ++i) body += fmt::format("fma.rn.f32 f{0}, f{0}, f15, f15;\n", i % 8);
     DeviceOptions options;
     options.time = find_gpu_time("h200");
     options.num_sms = sms_of(*options.time);
@@ -263,6 +271,154 @@ TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate") {
   const double work = 199 * h200().wgmma.at("bf16 SS").at(8);
   const double part = 1 / h200().beside_wgmma[static_cast<std::size_t>(Pipe::fma)];
   CHECK(cycles_of(200, 5000) - cycles_of(1, 5000) == doctest::Approx(work * (1 - part)).epsilon(0.05));
+}
+
+TEST_CASE("time: an operation on the same values is executed once") {
+  const std::string again = "fma.rn.f32 f1, f0, f0, f0;\n", changes = "add.f32 f0, f0, f0;\n";
+  CHECK(each(again, 512) < 0.1);
+  CHECK(each(again + changes, 512) > 1.3 * each(changes, 512));
+}
+
+TEST_CASE("time: halves of a register are taken where they are") {
+  const auto with = [](const char* pair) {
+    return each(fmt::format("{{\n.reg .b16 l, h;\nmov.b32 {{l, h}}, r6;\nmov.b32 r5, {};\n"
+                            "fma.rn.bf16x2 r6, r6, r5, r5;\nfma.rn.bf16x2 r7, r7, r5, r5;\n}}\n",
+                            pair),
+                512);
+  };
+  const double none = each("fma.rn.bf16x2 r6, r6, r6, r6;\nfma.rn.bf16x2 r7, r7, r6, r6;\n", 512);
+  CHECK(with("{l, l}") == doctest::Approx(none).epsilon(0.02));
+  CHECK(with("{h, h}") == doctest::Approx(none).epsilon(0.02));
+  CHECK(with("{h, l}") > 1.2 * none);
+}
+
+TEST_CASE("time: two operations with three operands are one, unless somebody else wants the first one's result") {
+  const auto of_four = [](const char* text) {  // registers, each with a chain of its own
+    std::string all;
+    for (int i = 4; i < 8; ++i) all += fmt::format(fmt::runtime(text), i);
+    return each(all, 512) / (4 * 4 * h200().class_of("add_int").interval);  // operations of a chain's turn
+  };
+  CHECK(of_four("add.u32 r8, r{0}, r0;\nxor.b32 r{0}, r8, r3;\n") == doctest::Approx(2).epsilon(0.05));
+  for (const char* two :
+       {"add.u32 r8, r{0}, r0;\nsub.u32 r{0}, r8, r3;\n", "and.b32 r8, r{0}, r0;\nxor.b32 r{0}, r8, r3;\n",
+        "shl.b32 r8, r{0}, 2;\nadd.u32 r{0}, r8, r3;\n"}) {
+    const std::string text = two;
+    CAPTURE(text);
+    CHECK(of_four(two) == doctest::Approx(1).epsilon(0.05));
+  }
+  const std::string pair = "and.b32 r8, r{0}, r0;\nxor.b32 r{0}, r8, r3;\nshr.u32 r{0}, r{0}, 1;\n";
+  CHECK(of_four((pair + "max.u32 r9, r9, r{0};\n").c_str()) == doctest::Approx(3).epsilon(0.05));
+  CHECK(of_four((pair + "max.u32 r9, r9, r8;\n").c_str()) == doctest::Approx(4).epsilon(0.05));
+}
+
+TEST_CASE("time: what all lanes have the same of goes to the uniform datapath") {
+  const auto each_of_eight = [](const char* first) {
+    std::string before, text;
+    for (int i = 4; i < 12; ++i) {
+      before += fmt::format("mov.u32 r{}, {};\n", i, first);
+      text += fmt::format("shl.b32 r{0}, r{0}, {1};\n", i, i - 3);
+    }
+    return each(text, 512, before) / 8;
+  };
+  CHECK(each_of_eight("%ctaid.x") == doctest::Approx(4).epsilon(0.05));
+  CHECK(each_of_eight("%laneid") == doctest::Approx(4 * h200().class_of("shift").interval).epsilon(0.05));
+}
+
+TEST_CASE("time: operands of a wgmma come while the one before it multiplies") {
+  const auto cycles_of = [](const std::string& products, int count) {
+    std::string body = ".reg .f32 c<36>;\nmov.b64 d2, 0x4000004000010000;\n";
+    for (int i = 0; i < 36; ++i) body += fmt::format("mov.f32 c{}, 0f00000000;\n", i);
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    options.skips_values = true;
+    EmulatedDevice device(options);
+    std::vector<std::uint32_t> values(1024);
+    const auto findings =
+        tessera::testing::run_test_entry(device,
+                                         entry(body + "wgmma.fence.sync.aligned;\n" + repeated(products, count) +
+                                               "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"),
+                                         values, 128);
+    for (const auto& finding : findings) CAPTURE(finding.message);
+    REQUIRE(findings.empty());
+    return device.take_times().at(0).cycles;
+  };
+  const auto each_of = [&](const std::string& products) {
+    return (cycles_of(products, 40) - cycles_of(products, 20)) / 20;
+  };
+  const std::string narrow =
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {c0, c1, c2, c3}, d2, d2, 1, 1, 1, 0, 0;\n";
+  std::string wide = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {c4";
+  for (int i = 5; i < 36; ++i) wide += fmt::format(", c{}", i);
+  wide += "}, {r4, r5, r6, r7}, d2, 1, 1, 1, 0;\n";
+  CHECK(each_of(narrow) == doctest::Approx(h200().wgmma.at("bf16 SS").at(8)).epsilon(0.03));  // its operands
+  CHECK(each_of(wide) == doctest::Approx(64 / 2).epsilon(0.03));
+  CHECK(each_of(narrow + wide) == doctest::Approx((64 + 8) / 2).epsilon(0.05));
+}
+
+LaunchTime time_of_grid(const std::string& body, std::uint32_t threads, std::uint32_t ctas) {
+  DeviceOptions options;
+  options.time = find_gpu_time("h200");
+  options.num_sms = sms_of(*options.time);
+  options.skips_values = true;
+  EmulatedDevice device(options);
+  std::vector<std::uint32_t> values(1 << 20);
+  const auto findings = tessera::testing::run_test_entry(device, entry(body), values, threads, ctas);
+  for (const auto& finding : findings) CAPTURE(finding.message);
+  REQUIRE(findings.empty());
+  return device.take_times().at(0);
+}
+
+TEST_CASE("time: sectors that are written in part take the L2, which all share") {
+  const auto stores = [](std::uint32_t ctas) {
+    const auto kernel = [&](int count) {
+      return time_of_grid("shl.b32 r5, r0, 7;\ncvt.u64.u32 d1, r5;\nadd.u64 d1, d0, d1;\nmov.u32 r7, 0;\n" +
+                              repeated("st.global.u32 [d1], r7;\n", count),
+                          256, ctas)
+          .cycles;
+    };
+    return (kernel(24) - kernel(8)) / 16;
+  };
+  CHECK(stores(1) == doctest::Approx(256 * h200().l1_store_part).epsilon(0.05));
+  CHECK(stores(132) == doctest::Approx(256 * 132 / h200().l2_parts_per_clock).epsilon(0.05));
+}
+
+TEST_CASE("time: tiles that a counter in memory deals are shared by all CTAs that are there") {
+  const auto kernel = [](int tiles, int work) {
+    return time_of_grid(
+               fmt::format("setp.eq.u32 q, r0, 0;\nNEXT:\n@!q bra WAIT;\natom.global.add.u32 r5, [d0], 1;\n"
+                           "st.shared.u32 [smem], r5;\nWAIT:\nbar.sync 0;\nld.shared.u32 r5, [smem];\nbar.sync 0;\n"
+                           "setp.ge.u32 p, r5, {};\n@p bra END;\n{}bra NEXT;\nEND:\n",
+                           tiles, repeated("fma.rn.f32 f0, f0, f0, f0;\n", work)),
+               64, 132)
+        .cycles;
+  };
+  const double tile = kernel(132, 4000) - kernel(132, 2000), latency = h200().class_of("fma32").latency;
+  CHECK(tile == doctest::Approx(2000 * latency).epsilon(0.05));  // one each
+  CHECK(kernel(2 * 132, 4000) - kernel(2 * 132, 2000) == doctest::Approx(2 * tile).epsilon(0.05));
+}
+
+TEST_CASE("time: the L2 gives more to multiprocessors that do not always ask") {
+  const auto kernel = [](int copies, int rest) {
+    return time_of_grid(
+               fmt::format(
+                   "mov.u32 r7, %ctaid.x;\nshl.b32 r7, r7, 14;\ncvt.u64.u32 d1, r7;\nadd.u64 d0, d0, d1;\nmov.u32 r6, "
+                   "bar;\nsetp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\nbar.sync 0;\n"
+                   "@q mbarrier.arrive.expect_tx.shared.b64 _, [r6], {};\n{}"
+                   "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n{}",
+                   copies * 16384,
+                   repeated("@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r1], [d0], "
+                            "16384, [r6];\n",
+                            copies),
+                   repeated("fma.rn.f32 f0, f0, f0, f0;\n", rest)),
+               32, 132)
+        .cycles;
+  };
+  const auto each_copy = [&](int rest) { return (kernel(62, rest) - kernel(38, rest)) / 24; };
+  const double rate = h200().l2_by_sharers.at(1);
+  REQUIRE(h200().l2_in_step > 1);
+  CHECK(each_copy(0) == doctest::Approx(16384 / rate).epsilon(0.05));
+  CHECK(each_copy(8000) == doctest::Approx(16384 / (rate * h200().l2_in_step)).epsilon(0.05));
 }
 
 TEST_CASE("time: CTAs of a multiprocessor begin one after the other") {
@@ -483,7 +639,7 @@ TEST_CASE("time: a copy for both CTAs of a cluster takes the port of both multip
     return (cycles_of(100, multicast) - cycles_of(60, multicast)) / 40;
   };
   CHECK(each("") < 0.8 * each(", h0"));  // no faster than they are issued
-  CHECK(each(", h0") == doctest::Approx(2 * 4096 / h200().pair_bytes_per_clock).epsilon(0.03));
+  CHECK(each(", h0") == doctest::Approx(2 * 4096 / h200().multicast_bytes_per_clock).epsilon(0.03));
 }
 
 TEST_CASE("time: the L2 gives more of what many multiprocessors copy at the same time") {
