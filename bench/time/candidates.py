@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Problems with several kernels each, for the order that predictions give them.
 
-candidates.py draw TESSERA SEED COUNT > LIST.jsonl          problems drawn by a seed, pins of their kernels
+candidates.py draw TESSERA SEED COUNT [--jobs N] > LIST.jsonl  problems drawn by a seed, pins of their kernels
 candidates.py predict TESSERA GPU LIST.jsonl OUT.jsonl      what the model says (goes on where OUT.jsonl ends)
 candidates.py judge OUT.jsonl TIMES.jsonl                   both, held against each other
 candidates.py noise TIMES.jsonl                             the order of one round of timings against that of another
@@ -123,30 +123,33 @@ def kernel_of(tessera: str, line: str) -> str:
     return plan.get("kernel", "")
 
 
-def draw(args: argparse.Namespace) -> None:
-    r = random.Random(args.seed)
-    kinds = [kind for kind, times in KINDS for _ in range(times)]
-    drawn = set()
-    for i in range(args.count):
-        kind = kinds[i * len(kinds) // args.count]
-        while True:
-            problem, pins = kind(r)
-            problem = " ".join(problem.split())
-            if problem in drawn:
-                continue
-            wanted, found, seen = r.randint(4, 8), [], set()
-            for pin in ["", *pins]:
-                kernel = kernel_of(args.tessera, f"{problem} {pin}")
-                key = kernel + (pin.split("--num-splits")[1] if "--num-splits" in pin else "")
-                if kernel and key not in seen:
-                    seen.add(key)
-                    found.append(pin)
-                if len(found) == wanted:
-                    break
-            if len(found) >= 4:
+def drawn(tessera: str, seed: str, kind) -> dict:
+    """A problem of this kind with four kernels or more."""
+    r = random.Random(seed)
+    while True:
+        problem, pins = kind(r)
+        problem = " ".join(problem.split())
+        wanted, found, seen = r.randint(4, 8), [], set()
+        for pin in ["", *pins]:
+            kernel = kernel_of(tessera, f"{problem} {pin}")
+            key = kernel + (pin.split("--num-splits")[1] if "--num-splits" in pin else "")
+            if kernel and key not in seen:
+                seen.add(key)
+                found.append(pin)
+            if len(found) == wanted:
                 break
-        drawn.add(problem)
-        print(json.dumps({"problem": problem, "pins": found}), flush=True)
+        if len(found) >= 4:
+            return {"problem": problem, "pins": found}
+
+
+def draw(args: argparse.Namespace) -> None:
+    """Each problem by a seed of its own, kinds in turn, so that the first part of the list is like the whole."""
+    kinds = [kind for kind, times in KINDS for _ in range(times)]
+    kinds = [kinds[i * len(kinds) // args.count] for i in range(args.count)]
+    random.Random(args.seed).shuffle(kinds)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for one in pool.map(lambda i: drawn(args.tessera, f"{args.seed} {i}", kinds[i]), range(args.count)):
+            print(json.dumps(one), flush=True)
 
 
 def predicted(tessera: str, gpu: str, line: str) -> dict:
@@ -277,6 +280,7 @@ def main() -> None:
     one.add_argument("tessera")
     one.add_argument("seed", type=int)
     one.add_argument("count", type=int)
+    one.add_argument("--jobs", type=int, default=1)
     one.set_defaults(do=draw)
     one = commands.add_parser("predict")
     for name in ("tessera", "gpu", "list", "out"):
