@@ -77,7 +77,7 @@ void add_merge(const LaunchStep& step, const LaunchPlan& launch, std::string_vie
       "#include \"merge_config.cuh\"\n"
       "#include \"{1}\"\n\n"
       "using tessera::{2}::kMergeConfig;\n\n{3}",
-      step.entry, code.header, templates, entry_function(step, launch, fmt::format("{}", step.block[0]), call));
+      step.entry, code.header, templates, entry_function(step, launch, std::string(code.bounds), call));
   sources.merge_headers.push_back(
       config_value("merge_config.cuh", step.entry, templates, "kMergeConfig", code.initialisers));
 }

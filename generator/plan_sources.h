@@ -22,10 +22,11 @@ namespace tessera {
 /// config.cuh: the fields' initialisers as one value of the templates' Config.
 SourceFile config_header(std::string_view kernel, std::string_view templates, const std::string& initialisers);
 
-/// What an operator says of a merge, a kernel that others share: the template that its translation unit includes, and
-/// its own Config.
+/// What an operator says of a merge, a kernel that others share: the template that its translation unit includes, its
+/// launch bounds, and its own Config.
 struct MergeCode {
   std::string_view header;
+  std::string_view bounds;
   std::string initialisers;
 };
 /// Its translation unit and merge_config.cuh.
