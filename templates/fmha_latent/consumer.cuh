@@ -30,8 +30,9 @@
 
 namespace tessera::fmha_latent {
 
-// One copy of the code for both warpgroups, but for caches: with one for each NVRTC took 1.4 times as long. Where paths
-// meet the accumulators are named (hold), so that no product is under way there: else the assembler waits for each.
+// One copy of the code for both warpgroups: with one for each NVRTC took 1.4 times as long. Where paths meet the
+// accumulators are named (hold), so that no product is under way there: else the assembler waits for each. Of a pair
+// each has a path of its own, in which `own`, its index, may be a constant.
 template <Config C>
 struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
@@ -50,13 +51,13 @@ struct Consumer {
   __device__ __forceinline__ static int thread() { return static_cast<int>(threadIdx.x) % kWarpgroupThreads; }
   // The first of this thread's two rows; the second is 8 further.
   __device__ __forceinline__ static int row() { return thread() / 32 * 16 + thread() % 32 / 4; }
-  __device__ __forceinline__ void sync_warpgroup() const {
-    ptx::barrier_sync(kBarrierOfWarpgroup + index, kWarpgroupThreads);
+  __device__ __forceinline__ void sync_warpgroup(int own) const {
+    ptx::barrier_sync(kBarrierOfWarpgroup + own, kWarpgroupThreads);
   }
 
   __device__ __forceinline__ unsigned slot(int block) const { return smem + kLayout.k.offset + block * kSlotBytes; }
-  __device__ __forceinline__ unsigned values(int block) const {
-    return slot(block) + index * kPanelsOfHalf * kPanelBytes;
+  __device__ __forceinline__ unsigned values(int block, int own) const {
+    return slot(block) + own * kPanelsOfHalf * kPanelBytes;
   }
   __device__ __forceinline__ unsigned p_of(int block) const { return slot(block) + kPanelOfP * kPanelBytes; }
   __device__ __forceinline__ unsigned references(int block) const {
@@ -64,10 +65,10 @@ struct Consumer {
   }
 
   // This warpgroup reads a slot no more.
-  __device__ __forceinline__ void release(int block) const {
+  __device__ __forceinline__ void release(int block, int own) const {
     __syncwarp();
     if (threadIdx.x % 32 != 0) return;
-    const unsigned empty = barrier_at<kBarriers.k_empty>(smem, block * kConsumers + index);
+    const unsigned empty = barrier_at<kBarriers.k_empty>(smem, block * kConsumers + own);
     ptx::mbarrier_arrive(empty);
     // The other CTA's threads write there too, or its TMA. What threads of this one wrote there, P and zeros, went
     // through a proxy fence to wgmma, whose reads have been waited for: it is not on its way any more.
@@ -95,13 +96,13 @@ struct Consumer {
                             0.0f, 0.0f);
     }
     ptx::fence_proxy_async_shared();
-    sync_warpgroup();
+    sync_warpgroup(index);
   }
 
   // Of a block that was gathered, whose missing keys no row sees.
-  __device__ __forceinline__ void hide_missing(Scores& scores) const {
+  __device__ __forceinline__ void hide_missing(Scores& scores, int own) const {
     constexpr unsigned kAll = (1u << kKeysOfWarp) - 1;
-    const ptx::Words4 present = ptx::ld_shared_v4(smem + kLayout.present.offset + index * kGatherWarps * 4);
+    const ptx::Words4 present = ptx::ld_shared_v4(smem + kLayout.present.offset + own * kGatherWarps * 4);
     if (!scale.is_applied() && (present.x & present.y & present.z & present.w) == kAll) return;
     const unsigned words[kGatherWarps] = {present.x, present.y, present.z, present.w};
     const int own_column = 2 * (static_cast<int>(threadIdx.x) % 4);
@@ -115,9 +116,9 @@ struct Consumer {
   }
 
   // The rare cases: a scale that cannot be folded, a block with keys that some row does not see.
-  __device__ __forceinline__ void fix_up(Scores& scores, int first_key) const {
+  __device__ __forceinline__ void fix_up(Scores& scores, int first_key, int own) const {
     if constexpr (gathers(C)) {
-      hide_missing(scores);
+      hide_missing(scores, own);
       return;
     }
     if (!scale.is_applied() && first_key + kBlockKeys <= visible_end(0)) return;
@@ -142,9 +143,9 @@ struct Consumer {
   }
 
   // Scores to P, for this warpgroup and the other one. True: references moved, O takes the factors.
-  __device__ __forceinline__ bool make_probabilities(Scores& scores, int first_key, Probabilities& probabilities,
-                                                     float (&factor)[2]) {
-    fix_up(scores, first_key);
+  __device__ __forceinline__ bool make_probabilities(int own, Scores& scores, int first_key,
+                                                     Probabilities& probabilities, float (&factor)[2]) {
+    fix_up(scores, first_key, own);
     float max[2];
     fmha::find_maxima(scores, scale, max);
     const bool moves = __any_sync(0xffffffff, rows.is_exceeded(max));
@@ -152,28 +153,28 @@ struct Consumer {
     fmha::exponentiate(scores, scale, rows);
     pack<C>(probabilities, scores);
     // All warps' products with the panel that P replaces are done.
-    sync_warpgroup();
+    sync_warpgroup(own);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int row_of_lane = thread() / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
     const unsigned address =
-        swizzle_address(C.swizzle, p_of(index) + static_cast<unsigned>(row_of_lane * kSpanBytes + lane / 16 * 16));
+        swizzle_address(C.swizzle, p_of(own) + static_cast<unsigned>(row_of_lane * kSpanBytes + lane / 16 * 16));
 #pragma unroll
     for (int i = 0; i < kBlockKeys / 16; ++i)
       ptx::stmatrix_x4(address ^ static_cast<unsigned>(32 * i), probabilities[i][0], probabilities[i][1],
                        probabilities[i][2], probabilities[i][3]);
     if (lane % 4 == 0) {
-      ptx::st_shared_f32(references(index), rows.reference[0]);
-      ptx::st_shared_f32(references(index) + 8 * 4, rows.reference[1]);
+      ptx::st_shared_f32(references(own), rows.reference[0]);
+      ptx::st_shared_f32(references(own) + 8 * 4, rows.reference[1]);
     }
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.p_full>(smem, index));
+    if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.p_full>(smem, own));
     return moves;
   }
 
   // Waits for the other one's P and takes its references. True: they moved, O takes the factors.
-  __device__ __forceinline__ bool take_references(float (&factor)[2]) {
-    const int other = 1 - index;
+  __device__ __forceinline__ bool take_references(int own, float (&factor)[2]) {
+    const int other = 1 - own;
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.p_full>(smem, other), parity);
     if constexpr (gathers(C)) ptx::fence_proxy_async_shared();  // threads wrote the block that P belongs to
     const float taken[2] = {ptx::ld_shared_f32(references(other)), ptx::ld_shared_f32(references(other) + 8 * 4)};
@@ -190,10 +191,10 @@ struct Consumer {
   }
 
   // O += P V of the other one's block.
-  __device__ __forceinline__ void add_other(Accumulator& output, int accumulate) {
+  __device__ __forceinline__ void add_other(int own, Accumulator& output, int accumulate) {
     float factor[2];
-    if (take_references(factor)) fmha::rescale(output, factor);
-    issue_other<C>(output, p_of(1 - index), values(1 - index), accumulate);
+    if (take_references(own, factor)) fmha::rescale(output, factor);
+    issue_other<C>(output, p_of(1 - own), values(1 - own, own), accumulate);
   }
 
   // A pair of blocks.
@@ -203,33 +204,35 @@ struct Consumer {
     float factor[2];
     const int first_key = pair * kPairKeys + index * kBlockKeys;
     compute_scores(scores, first_key, is_last);
+    // Beside threads that widen, a register in place of these constants cost up to 2.6 % (H200).
+    const int first = has_cache(C.facts) ? 0 : index, second = has_cache(C.facts) ? 1 : index;
     bool moves;
     if (index == 0) {
-      moves = make_probabilities(scores, first_key, probabilities, factor);
+      moves = make_probabilities(first, scores, first_key, probabilities, factor);
     } else {
       // A copy of its own, since products are under way.
-      add_other(output, accumulate);
+      add_other(second, output, accumulate);
       accumulate = 1;
-      moves = make_probabilities(scores, first_key, probabilities, factor);
+      moves = make_probabilities(second, scores, first_key, probabilities, factor);
       ptx::wgmma_wait_group<0>();
       OwnMma<C>::hold(output);
-      release(0);
+      release(0, second);
     }
     if (moves) {
       ptx::order_after_wait(factor[0], factor[1]);
       fmha::rescale(output, factor);
     }
-    issue_own<C>(output, probabilities, values(index), accumulate);
+    issue_own<C>(output, probabilities, values(index, index), accumulate);
     accumulate = 1;
     // The slot goes back before the other's P is waited for: what is loaded there takes longest.
     ptx::wgmma_wait_group<0>();
     OwnMma<C>::hold(output);
-    release(index);
+    release(index, index);
     if (index == 1) return;
-    add_other(output, 1);
+    add_other(first, output, 1);
     ptx::wgmma_wait_group<0>();
     OwnMma<C>::hold(output);
-    release(1);
+    release(1, first);
   }
 
   // What the sink of a row's head adds to its sum.

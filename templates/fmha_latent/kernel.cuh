@@ -89,12 +89,8 @@ __device__ __forceinline__ void kernel(const Params& params) {
     ptx::setmaxnreg_inc<kBudget.consumer>();
     if constexpr (widens(C)) {
       TransposedConsumer<C>{params, smem, warpgroup - 1}.run();
-    } else if constexpr (!has_cache(C.facts)) {
-      Consumer<C>{params, smem, warpgroup - 1}.run();
-    } else if (warpgroup == 1) {
-      Consumer<C>{params, smem, 0}.run();  // a copy each: one for both ran 3 % slower beside threads that widen
     } else {
-      Consumer<C>{params, smem, 1}.run();
+      Consumer<C>{params, smem, warpgroup - 1}.run();
     }
   }
   // Nobody writes to a CTA that is no more.
