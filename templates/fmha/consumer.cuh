@@ -424,14 +424,11 @@ struct Consumer {
     }
     if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
     const bool moves = __any_sync(0xffffffff, is_first || rows.is_exceeded(max));
-    if (moves) {
-      const float max_of_row[2] = {max_of_quad(max[0]), max_of_quad(max[1])};
-      if (!is_first) {
-        rows.move_to(max_of_row, factor);
-      } else {
-        if (is_open) finish_rows(opened(old_tile), factor);
-        rows = {{max_of_row[0], max_of_row[1]}, {0.0f, 0.0f}};
-      }
+    if (moves && is_first) {
+      if (is_open) finish_rows(opened(old_tile), factor);
+      rows = RowStatistics::begin(max);
+    } else if (moves) {
+      rows.move(max, factor);
     }
     look_ahead();
     if (!widens_keys(C.facts) || !is_idle) exponentiate(scores, scale, rows);

@@ -77,20 +77,19 @@ struct RowStatistics {
     return reference[0] == ptx::minus_infinity() || reference[1] == ptx::minus_infinity();
   }
 
-  // The references become these maxima of rows, or stay. What was summed before must then be multiplied with
-  // correction[r].
-  __device__ __forceinline__ void move_to(const float (&max_of_row)[2], float (&correction)[2]) {
+  // Of rows whose first scores have these maxima in this thread.
+  static __device__ __forceinline__ RowStatistics begin(const float (&max)[2]) {
+    return {{max_of_quad(max[0]), max_of_quad(max[1])}, {0.0f, 0.0f}};
+  }
+  // The references become the rows' maxima. What was summed before must then be multiplied with correction[r].
+  __device__ __forceinline__ void move(const float (&max)[2], float (&correction)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float before = reference[r];
-      reference[r] = fmaxf(before, max_of_row[r]);
+      reference[r] = fmaxf(before, max_of_quad(max[r]));
       correction[r] = ptx::ex2(before - subtrahend(r));
       sum[r] *= correction[r];
     }
-  }
-  // Maxima of this thread's scores.
-  __device__ __forceinline__ void move(const float (&max)[2], float (&correction)[2]) {
-    move_to({max_of_quad(max[0]), max_of_quad(max[1])}, correction);
   }
 };
 
