@@ -74,10 +74,14 @@ double direct_item_microseconds(const Config& c, bool is_of_groups) {
          kDirectOfGroupsSharedMicroseconds * (c.split_k - 1) * c.tile_m * c.tile_n;
 }
 bool is_fused(const Config& c) { return fuses_middle(gemm_weights::weights(c), gemm_weights::a_dtype(c)); }
-// Of up to 16 rows, beside MXFP4's; int4's with zero points, and under f16 without.
-constexpr double kDirectNvfp4 = 1.065, kDirectInt4 = 0.95, kDirectZeroPoints = 1.11;
+bool is_counted(const Config& c) { return counts_codes(gemm_weights::weights(c), gemm_weights::a_dtype(c)); }
+// int4 with zero points, whose codes are numbers as they lie.
+constexpr double kCountedZeroPoints = 1.045;
+// Of up to 16 rows, beside MXFP4's; int4's under f16.
+constexpr double kDirectNvfp4 = 1.065, kDirectInt4 = 0.95, kDirectOfMagic = 1.11;
 double direct_format_factor(const Config& c) {
-  if (c.facts.b_type == OperandType::int4) return is_fused(c) ? kDirectInt4 : kDirectZeroPoints;
+  if (c.facts.b_type == OperandType::int4)
+    return is_fused(c) ? kDirectInt4 : is_counted(c) ? kCountedZeroPoints : kDirectOfMagic;
   return c.facts.b_type == OperandType::nvfp4 ? kDirectNvfp4 : 1;
 }
 double direct_block_microseconds(const Config& c) {
@@ -110,10 +114,11 @@ constexpr double kTeamOfGroupsBlockMicroseconds = 0.01243, kTeamOfGroupsLaunchMi
 constexpr double kTeamOfGroupsItemMicroseconds = 0.579, kTeamOfGroupsItemOctetMicroseconds = 0.106;
 // Of a tile of one block, less where activations stay.
 constexpr double kTeamOfOneBlockMicroseconds = 0.01242;
-// A block beside MXFP4's; int4's with zero points, and under f16 without.
-constexpr double kTeamNvfp4 = 1.062, kTeamInt4 = 0.984, kTeamZeroPoints = 1.121;
+// A block beside MXFP4's; int4's under f16.
+constexpr double kTeamNvfp4 = 1.062, kTeamInt4 = 0.984, kTeamOfMagic = 1.121;
 double team_format_factor(const Config& c) {
-  if (c.facts.b_type == OperandType::int4) return is_fused(c) ? kTeamInt4 : kTeamZeroPoints;
+  if (c.facts.b_type == OperandType::int4)
+    return is_fused(c) ? kTeamInt4 : is_counted(c) ? kCountedZeroPoints : kTeamOfMagic;
   return c.facts.b_type == OperandType::nvfp4 ? kTeamNvfp4 : 1;
 }
 

@@ -41,18 +41,27 @@ Config facts_of(const Gemm& p) {
   return {.facts = product_facts(p), .b_group = p.b_group, .zero_points = p.zero_points, .scale_form = p.scale_form};
 }
 
+bool has_one_tile(const Config& c, const Gemm& p) {
+  return p.m > 0 && p.m <= c.tile_m && p.n > 0 && p.grouping == Grouping::none &&
+         (p.n + c.tile_n - 1) / c.tile_n * std::max<std::int64_t>(p.l, 1) <= hopper_clusters_at_once(c.split_k);
+}
 // Of 16 rows that do not fit anyway, with one tile for each cluster: a shorter ring is filled sooner.
 constexpr int kStagesOfOneTile = 12;
-bool has_one_tile(const Config& c, const Gemm& p) {
-  if (!gemm_weights::is_direct(c) || c.tile_m != 16 || gemm_weights::direct_warps(c) != 12 || p.m <= 0 || p.m > 16 ||
-      p.n <= 0)
-    return false;
-  return (p.n + c.tile_n - 1) / c.tile_n * std::max<std::int64_t>(p.l, 1) <= hopper_clusters_at_once(c.split_k);
+bool is_filled_sooner(const Config& c, const Gemm& p) {
+  return gemm_weights::is_direct(c) && c.tile_m == 16 && gemm_weights::direct_warps(c) == 12 && has_one_tile(c, p);
+}
+// Three teams with a tile for each cluster: activations that stay, or have a longer ring, win less than the
+// instructions that laps of one length save.
+bool wants_common_lap(Config c, const Gemm& p) {
+  c.stages = kMostTeamDepth;
+  return c.tile_m >= 16 && gemm_weights::is_team(c) && gemm_weights::k_groups(c) == 1 && has_common_lap(c) &&
+         has_one_tile(c, p);
 }
 
 // As many slots as the k of a part has steps, if they fit and stay: whole rounds of the groups. Otherwise as many as
 // leave the weights their deepest rings.
 int direct_stages(Config c, const Gemm& p) {
+  if (wants_common_lap(c, p)) return kMostTeamDepth;
   const int most = most_stages(c), groups = gemm_weights::k_groups(c);
   const auto parts = static_cast<std::int64_t>(std::max(c.split_k, 1)) * gemm_weights::step_depth(c);
   const std::int64_t slots = p.k <= 0 ? most : (p.k + parts * groups - 1) / (parts * groups) * groups;
@@ -63,7 +72,7 @@ int direct_stages(Config c, const Gemm& p) {
   }
   c.stages = most;
   while (c.stages > 2 * groups && gemm_weights::direct_depth(c) < gemm_weights::most_depth(c)) c.stages -= groups;
-  if (slots > c.stages && has_one_tile(c, p)) return kStagesOfOneTile;
+  if (slots > c.stages && is_filled_sooner(c, p)) return kStagesOfOneTile;
   return static_cast<int>(std::clamp<std::int64_t>(slots, 2 * groups, c.stages));
 }
 
