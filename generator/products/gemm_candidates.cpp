@@ -115,6 +115,14 @@ bool is_whole(const Gemm& p, const Config& c) {
          c.tile_n > 0 && p.m % c.tile_m == 0 && p.n % c.tile_n == 0;
 }
 
+/// Of a group whose tiles make rasters of equal height, near the usual one: 22 make two of 11, where 10, 10 and 2 read
+/// all of b once more for the last two.
+int raster_of_groups(const Gemm& p, int tile_m, int usual) {
+  const std::int64_t tiles = ceil_div(p.m, std::int64_t{tile_m});
+  const std::int64_t rasters = std::max<std::int64_t>((tiles + usual / 2) / usual, 1);
+  return tiles > usual && tiles % rasters == 0 ? static_cast<int>(tiles / rasters) : usual;
+}
+
 void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   if (p.swap_ab && *p.swap_ab != shape.swap_ab) return;
   if (p.gather != Gather::none && shape.cluster_n > 1 && !p.cluster_n) return;
@@ -151,6 +159,8 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
       p.m <= kRowsOfOneTile && p.grouping == Grouping::none && p.gate == Gate::none)
     c.box_m = std::min(c.box_m, kFewRows[0]);
   if (is_sane && is_whole(p, c)) c.box_m = kWholeBoxRows;
+  if (is_sane && !p.raster && p.grouping == Grouping::contiguous && p.m > 0 && gemm::joins_factors(c))
+    c.raster = raster_of_groups(p, c.tile_m * c.cluster_m, c.raster);
   c.stages = p.stages ? *p.stages : is_sane ? stages_that_fit(c) : 4;
   if (!p.stages && is_sane && has_room_for_next(c, p.k))
     c.stages = std::min(c.stages, stages_that_fit(c, kHalfSmemBytes));

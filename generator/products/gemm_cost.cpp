@@ -36,6 +36,7 @@ constexpr double kJoinedOneBlockFactor = 1.05;    // and where they find product
 constexpr double kJoinedTwoBlocksFactor = 1.06;   // the same of two blocks each
 constexpr double kJoinedThreeFactor = 0.98;       // and of three warpgroups
 constexpr double kJoinedThreeTileCycles = 450;    // and more of their tiles: each stores its part
+constexpr double kJoinedShortShare = 0.65;        // of a tile of theirs in which one has rows
 constexpr double kJoinedCutFactor = 1.12;         // more of that where a square begins anywhere among columns
 constexpr double kScaledPartCycles = 1400;        // of a launch with factors of blocks, for each part of k beyond two
 constexpr double kSlowScaledFactor = 1.5;         // where that takes more instructions, see is_slowly_scaled
@@ -405,6 +406,15 @@ double scaled_memory_factor(const Config& c, const Rounding& r) {
   return is_slow ? 1 + kScaledMemoryShare * long_k : 1;
 }
 
+/// Of the time that all tiles would take as whole ones: of groups whose last tiles are dealt evenly (turns_columns of
+/// schedule.cuh).
+double share_of_whole_tiles(const Config& c, const Rounding& r) {
+  if (!gemm::is_grouped(c) || !gemm::joins_factors(c) || gemm::consumer_warpgroups(c) != 3) return 1;
+  const double tiles = ceil_of(r.m, c.tile_m * c.cluster_m), last = r.m - (tiles - 1) * c.tile_m * c.cluster_m;
+  const bool is_even = std::fmod(tiles, c.raster) == 0 && last <= gemm::kBlockRows;
+  return is_even ? 1 - (1 - kJoinedShortShare) / tiles : 1;
+}
+
 template <Look kLook>
 GemmCost cost_of(const Config& c, const Gemm& problem) {
   // Of groups l products, each with a share of the rows.
@@ -417,6 +427,7 @@ GemmCost cost_of(const Config& c, const Gemm& problem) {
 
   Rounds computed = walk.all(steps, r.rounds, r.used(), r.used_last(), c);
   computed.full += (r.rounds - 1) * between_tiles(c, walk, steps, stored, summed);
+  computed.full *= share_of_whole_tiles(c, r);
   const double bytes = ((r.m + r.n) * r.k * element + r.m * r.n * d_bytes) * r.l;
   const Rounds memory = memory_rounds(bytes * scaled_memory_factor(c, r), r.in_last_round / r.clusters, r.used_last());
   const double full = r.rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;

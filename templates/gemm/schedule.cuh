@@ -10,6 +10,11 @@
 // Groups have rows of their own number, which only the device's memory tells: items of one group come after those of
 // another, and a walk adds up the groups' tiles on its way. Each role reads them for itself.
 //
+// Tiles of three warpgroups with a group's last rows take less time. Where a raster divides the grid, or the items of a
+// group fill whole rounds, they came to the same CTAs again and again, and the others decided when all was done: from
+// column to column a whole raster is walked from one tile further on, from group to group from five. Contiguous groups
+// of 4,096 rows, 22 tiles, took 1 to 2 % less time so on an H200.
+//
 // With split_k the grid has a cluster for each item, so that there is one round.
 #pragma once
 
@@ -50,6 +55,11 @@ struct TileIndex {
     asm volatile("" : "+r"(row), "+r"(column), "+r"(batch), "+r"(b_batch), "+r"(row_end));
   }
 };
+
+// Whether a raster of a group is walked from another tile on in each column.
+TESSERA_HD constexpr bool turns_columns(const Config& c) {
+  return is_grouped(c) && joins_factors(c) && consumer_warpgroups(c) == 3;
+}
 
 // Who walks: all threads of a warp know that they are in the same group.
 enum class Walker { thread, warp };
@@ -139,13 +149,16 @@ struct TileSchedule {
     const unsigned within = item - (is_grouped(C) ? before : batch * of_m * columns);
     const unsigned raster = within / (C.raster * columns), in_raster = within - raster * C.raster * columns;
     const unsigned height = min(of_m - raster * C.raster, static_cast<unsigned>(C.raster));
-    unsigned n;
+    unsigned n, in_column;
     if (height == C.raster) {
       n = in_raster / C.raster;
+      in_column = in_raster - n * C.raster;
+      if constexpr (turns_columns(C)) in_column = (in_column + n + 5 * batch) % C.raster;
     } else {
       n = in_raster / height;
+      in_column = in_raster - n * height;
     }
-    const unsigned m = raster * C.raster + in_raster - n * height;
+    const unsigned m = raster * C.raster + in_column;
     return index_of(static_cast<int>(m), static_cast<int>(n), static_cast<int>(batch));
   }
 

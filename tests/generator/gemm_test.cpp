@@ -358,7 +358,7 @@ TEST_CASE("products with factors of blocks: of many rows the tiles that an H200 
                                {"contiguous", "4", "32768", "4096", "7168", 192, 128},
                                {"contiguous", "8", "32768", "4096", "7168", 192, 128},
                                {"contiguous", "4", "32768", "7168", "2048", 192, 128},
-                               {"contiguous", "8", "32768", "7168", "2048", 128, 192}}) {
+                               {"contiguous", "8", "32768", "7168", "2048", 192, 128}}) {
     CAPTURE(choice.l);
     CAPTURE(choice.n);
     CAPTURE(choice.k);
