@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "generator/model_device.h"
+#include "generator/products/gemm_addend_cost.h"
 #include "generator/products/gemm_candidates.h"
 
 namespace tessera::gemm {
@@ -292,7 +293,8 @@ double sum_cycles(const Config& c) {
 
 /// From one tile of a CTA to the next.
 template <Look kLook>
-double between_tiles(const Config& c, const Steps<kLook>& walk, double steps, double stored, double summed) {
+double between_tiles(const Config& c, const Steps<kLook>& walk, double steps, double stored, double addend,
+                     double summed) {
   double between = stored;
   if (gemm::is_ping_pong(c)) {
     between = kPingPongShare * stored;
@@ -300,6 +302,9 @@ double between_tiles(const Config& c, const Steps<kLook>& walk, double steps, do
       const double multiplied = steps * walk.cycles(walk.a.valid(), walk.b.valid(), 1);
       between += kPingPongOver * std::max(0.0, stored - multiplied);
     }
+    between += addend * addend_share_in_turn(c);
+  } else {
+    between += addend;
   }
   between *= 1 + kClusterBetweenShare * (gemm::multicast_size(c) - 1);
   return c.split_k > 1 ? between + kRelaunchCycles + summed : between;
@@ -423,19 +428,20 @@ GemmCost cost_of(const Config& c, const Gemm& problem) {
   const double steps = ceil_of(ceil_of(r.k, gemm::tile_k(c)), c.split_k);
   const double d_bytes = dtype_bytes(c.facts.d_dtype), element = gemm::element_bytes(c);
   const double stored = store_cycles<kLook>(c, (gemm::is_swapped(c) ? r.m : r.n) * d_bytes, r.used_at_most());
-  const double summed = sum_cycles(c);
+  const double summed = sum_cycles(c), addend = addend_cycles(c);
 
   Rounds computed = walk.all(steps, r.rounds, r.used(), r.used_last(), c);
-  computed.full += (r.rounds - 1) * between_tiles(c, walk, steps, stored, summed);
+  computed.full += (r.rounds - 1) * between_tiles(c, walk, steps, stored, addend, summed);
   computed.full *= share_of_whole_tiles(c, r);
-  const double bytes = ((r.m + r.n) * r.k * element + r.m * r.n * d_bytes) * r.l;
+  const double c_bytes = c.facts.c == Addend::none ? 0 : dtype_bytes(gemm::c_dtype(c));
+  const double bytes = ((r.m + r.n) * r.k * element + r.m * r.n * (d_bytes + c_bytes)) * r.l;
   const Rounds memory = memory_rounds(bytes * scaled_memory_factor(c, r), r.in_last_round / r.clusters, r.used_last());
   const double full = r.rounds > 1 ? smooth_max<kLook>({computed.full, memory.full}, kSharpness) : 0;
   const double working = full + smooth_max<kLook>({computed.last, memory.last}, kSharpness);
 
   GemmCost cost;
   cost.cycles = kLaunchCycles + working + std::min(r.clusters * r.size, kSms) * kCtaCycles +
-                std::log2(r.size) * kClusterCycles + stored + summed +
+                std::log2(r.size) * kClusterCycles + stored + addend + summed +
                 (gemm::has_scale_blocks(c) ? kScaledPartCycles * std::max(0, c.split_k - 2) : 0);
   cost.rounds = static_cast<long long>(std::min(r.rounds, 9e18));
   cost.is_memory_bound = memory.full + memory.last > computed.full + computed.last;

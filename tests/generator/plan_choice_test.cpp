@@ -226,6 +226,33 @@ TEST_CASE("products: rows that do not begin on lines of 128 bytes ask more of th
                   .cycles);
 }
 
+TEST_CASE("products over c: loads of c take a tile's time, least beside products of another warpgroup") {
+  const Gemm sizes{.m = 512, .n = 24576, .k = 1536};
+  // Microseconds on an H200, without c by the model.
+  const auto more = [&](gemm::Config c) {
+    const double without = gemm_cost(c, sizes).cycles;
+    c.facts.c = Addend::matrix;
+    return gemm_cost(c, sizes).cycles - without;
+  };
+  const gemm::Config turns{
+      .tile_m = 128, .tile_n = 128, .stages = 6, .cluster_m = 1, .kernel_schedule = KernelSchedule::ping_pong};
+  gemm::Config no_registers = turns, together = turns;
+  no_registers.tile_n = 152;
+  together.tile_n = 256, together.stages = 4, together.kernel_schedule = KernelSchedule::cooperative;
+  // 59.1, 81.3 and 64.2 with c.
+  CHECK(more(turns) < more(together));
+  CHECK(more(no_registers) > 2 * more(turns));
+  gemm::Config rest = together, whole = together;
+  rest.tile_n = 112, whole.tile_n = 128;
+  CHECK(more(rest) > more(whole));
+  for (const auto& [m, n, k] :
+       {std::array{"512", "24576", "1536"}, std::array{"4096", "24576", "1536"}, std::array{"2048", "7168", "2048"}}) {
+    const gemm::Config c =
+        chosen_config<GemmOperator>(problem_of("gemm", {{"m", m}, {"n", n}, {"k", k}, {"c", "matrix"}}));
+    CHECK((c.tile_m == 128 && c.tile_n == 128 && gemm::is_ping_pong(c)));
+  }
+}
+
 TEST_CASE("products of groups: rasters of equal height, where a group's tiles make such") {
   const auto kernel = [](const char* groups, const char* m, const char* n, const char* k) {
     return planned_kernel(problem_of("gemm", {{"dtype", "e4m3"},
