@@ -454,14 +454,20 @@ struct Consumer {
                                                  const TileIndex& old_tile, float (&factor)[2]);
   __device__ __forceinline__ void make_probabilities(Scores<C>& scores, Probabilities<C>& probabilities);
   template <class Step>
-  __device__ __forceinline__ void walk_promoting(bool is_first, Accumulator<C>& output, const Step& step_of_block);
+  __device__ __forceinline__ void walk_promoting(bool is_first, const TileIndex& tile, Accumulator<C>& output,
+                                                 const Step& step_of_block);
   __device__ __forceinline__ void walk_and_close(const TileIndex& tile, int round, Probabilities<C>& probabilities,
                                                  Accumulator<C>& output);
+  __device__ __forceinline__ PromotedSums<C> promoted_of(const TileIndex& tile) const {
+    return promoted_sums<C>(p, tile, tile.m * C.tile_m + row_in_tile(), smem, warpgroup);
+  }
 
   // What was promoted of a tile's O, where its rows move their references, or are finished.
-  __device__ __forceinline__ void follow(Accumulator<C>& output, bool is_finished, const float (&factor)[2]) const {
+  __device__ __forceinline__ void follow(const TileIndex& tile, Accumulator<C>& output, bool is_finished,
+                                         const float (&factor)[2]) const {
     if (is_finished) {
-      add_promoted<C>(output, smem, warpgroup);
+      add_promoted<C>(output, promoted_of(tile), smem, warpgroup);
+      if constexpr (keeps_sums_in_o(C)) __syncwarp();  // rows are overwritten by other lanes
       forget_promoted<C>(smem, warpgroup);
     } else {
       scale_promoted<C>(smem, warpgroup, factor);
@@ -542,7 +548,7 @@ struct Consumer {
         if (looks_ahead(C) && !is_open) of_output = kv_ahead;
         Flag is_first = true;
         if constexpr (C.promote_every > 0) {
-          walk_promoting(true, output, [&] {
+          walk_promoting(true, new_tile, output, [&] {
             step<true>(is_first, is_open, tile, probabilities, output);
             is_first = false;
             is_open = true;

@@ -1,14 +1,19 @@
 // Sums of O beside an accumulator of few fraction bits: see spec/fmha_transposed.h. Each thread keeps its own in shared
 // memory, in the order of its registers, so that nobody waits for another: fp32, or where keeps_f16_sums() pairs of f16
 // (a word holds two columns). Those are O times 2^k of its row, such that O / sum, a mean of V, reaches half of f16's
-// range.
+// range. Where keeps_sums_in_o() they lie in the rows of o that the thread's own are, which the tile overwrites in the
+// end: shared memory has no room for them, and once in a thousand keys the L2 is near enough.
 //
 // A thread's two rows have factors, what kept sums are multiplied with to be O again. They follow when references move,
 // and lie behind a warpgroup's sums; with a sign: there are no sums.
 #pragma once
 
+#include "fmha/epilogue.cuh"
 #include "fmha/matmul.cuh"
+#include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
+#include "ptx/global.cuh"
+#include "ptx/global_written.cuh"
 #include "ptx/narrow.cuh"
 #include "ptx/shared.cuh"
 #include "spec/fmha.h"
@@ -23,7 +28,7 @@ __device__ __forceinline__ unsigned promoted_address(unsigned smem, int warpgrou
 }
 template <Config C>
 __device__ __forceinline__ unsigned promoted_factors(unsigned smem, int warpgroup) {
-  return smem + smem_layout(C).promoted.offset + warpgroup * promoted_slot_bytes(C) + promoted_sums_bytes(C) +
+  return smem + smem_layout(C).promoted.offset + (warpgroup + 1) * promoted_slot_bytes(C) - kWarpgroupThreads * 8 +
          static_cast<unsigned>(threadIdx.x) % kWarpgroupThreads * 8;
 }
 
@@ -44,26 +49,80 @@ __device__ __forceinline__ void scale_promoted(unsigned smem, int warpgroup, con
   ptx::st_shared_v2_f32(address, ptx::ld_shared_f32(address) * factor[0], ptx::ld_shared_f32(address + 4) * factor[1]);
 }
 
+// Where a thread's sums are, four words at a time.
+template <Config C>
+struct PromotedSums {
+  unsigned address;      // in shared memory
+  char* of_row[2] = {};  // or in o, of this thread's rows: null where there is none
+
+  // The place of word i of a vector among the thread's, two columns of one row or the other in turn. Vectors of shared
+  // memory have both rows, those in o one: four threads have 64 bytes of it side by side.
+  __device__ static constexpr int word(int vector, int i) {
+    return keeps_sums_in_o(C) ? vector / 2 * 8 + 2 * i + vector % 2 : 4 * vector + i;
+  }
+  __device__ __forceinline__ void load(int vector, float (&words)[4]) const {
+    if constexpr (!keeps_sums_in_o(C)) {
+      ptx::ld_shared_v4_f32(address + vector * 16 * kWarpgroupThreads, words);
+    } else {
+      ptx::Vector4 bits{0, 0, 0, 0};
+      if (of_row[vector % 2] != nullptr) bits = ptx::ld_global_v4_written(of_row[vector % 2] + vector / 2 * 64);
+      words[0] = __uint_as_float(bits.x);
+      words[1] = __uint_as_float(bits.y);
+      words[2] = __uint_as_float(bits.z);
+      words[3] = __uint_as_float(bits.w);
+    }
+  }
+  __device__ __forceinline__ void store(int vector, const float (&words)[4]) const {
+    if constexpr (!keeps_sums_in_o(C)) {
+      ptx::st_shared_v4_f32(address + vector * 16 * kWarpgroupThreads, words[0], words[1], words[2], words[3]);
+    } else if (of_row[vector % 2] != nullptr) {
+      ptx::st_global_v4(of_row[vector % 2] + vector / 2 * 64, {__float_as_uint(words[0]), __float_as_uint(words[1]),
+                                                               __float_as_uint(words[2]), __float_as_uint(words[3])});
+    }
+  }
+};
+// `row`: of the tile's head, the thread's first.
+template <Config C>
+__device__ __forceinline__ PromotedSums<C> promoted_sums(const Params& p, const TileIndex& tile, int row, unsigned smem,
+                                                         int warpgroup) {
+  PromotedSums<C> sums{promoted_address<C>(smem, warpgroup)};
+  if constexpr (keeps_sums_in_o(C)) {
+    if constexpr (shares_tiles<C>()) {
+      if (!works_on(tile, warpgroup)) return sums;
+    }
+    const HeadIndex at = head_of<C>(p, tile);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (row + 8 * r >= rows_of_tile_head<C>(p, tile)) continue;
+      sums.of_row[r] =
+          o_row_of<C>(p, at, first_query_of<C>(p, tile, at), row + 8 * r) + static_cast<int>(threadIdx.x) % 4 * 16;
+    }
+  }
+  return sums;
+}
+
 // O becomes the whole sum.
 template <Config C>
-__device__ __forceinline__ void add_promoted(Accumulator<C>& output, unsigned smem, int warpgroup) {
-  const unsigned factors = promoted_factors<C>(smem, warpgroup), address = promoted_address<C>(smem, warpgroup);
+__device__ __forceinline__ void add_promoted(Accumulator<C>& output, const PromotedSums<C>& kept, unsigned smem,
+                                             int warpgroup) {
+  const unsigned factors = promoted_factors<C>(smem, warpgroup);
   const float factor[2] = {ptx::ld_shared_f32(factors), ptx::ld_shared_f32(factors + 4)};
   if (__float_as_int(factor[0]) < 0) return;
 #pragma unroll
-  for (int word = 0; word < promoted_words<C>(); word += 4) {
+  for (int vector = 0; vector < promoted_words<C>() / 4; ++vector) {
     float words[4];
-    ptx::ld_shared_v4_f32(address + word * 4 * kWarpgroupThreads, words);
+    kept.load(vector, words);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
+      const int word = kept.word(vector, i);
       if constexpr (keeps_f16_sums(C)) {
-        float kept[2];
-        ptx::f32_of_f16x2(__float_as_uint(words[i]), kept[0], kept[1]);
-        float* const sums = output + 2 * (word + i);
-        sums[0] = fmaf(kept[0], factor[i % 2], sums[0]);
-        sums[1] = fmaf(kept[1], factor[i % 2], sums[1]);
+        float pair[2];
+        ptx::f32_of_f16x2(__float_as_uint(words[i]), pair[0], pair[1]);
+        float* const sums = output + 2 * word;
+        sums[0] = fmaf(pair[0], factor[word % 2], sums[0]);
+        sums[1] = fmaf(pair[1], factor[word % 2], sums[1]);
       } else {
-        output[word + i] = fmaf(words[i], factor[i / 2], output[word + i]);
+        output[word] = fmaf(words[i], factor[i / 2], output[word]);
       }
     }
   }
@@ -79,8 +138,8 @@ __device__ __forceinline__ float factor_to_f16(float sum) {
 // O, the whole sum, is kept, and may begin anew. `sum`: of this thread's columns of its rows, of the keys in O and
 // perhaps of more.
 template <Config C>
-__device__ __forceinline__ void keep_promoted(const Accumulator<C>& output, const float (&sum)[2], unsigned smem,
-                                              int warpgroup) {
+__device__ __forceinline__ void keep_promoted(const Accumulator<C>& output, const PromotedSums<C>& kept,
+                                              const float (&sum)[2], unsigned smem, int warpgroup) {
   float up[2] = {1.0f, 1.0f}, down[2] = {1.0f, 1.0f};
   if constexpr (keeps_f16_sums(C)) {
 #pragma unroll
@@ -89,20 +148,20 @@ __device__ __forceinline__ void keep_promoted(const Accumulator<C>& output, cons
       down[r] = __int_as_float(((2 * 127) << 23) - __float_as_int(up[r]));  // of a power of two the reciprocal
     }
   }
-  const unsigned address = promoted_address<C>(smem, warpgroup);
 #pragma unroll
-  for (int word = 0; word < promoted_words<C>(); word += 4) {
+  for (int vector = 0; vector < promoted_words<C>() / 4; ++vector) {
     float words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
+      const int word = kept.word(vector, i);
       if constexpr (keeps_f16_sums(C)) {
-        const float* const sums = output + 2 * (word + i);
-        words[i] = __uint_as_float(ptx::cvt_pack<DType::f16>(sums[0] * up[i % 2], sums[1] * up[i % 2]));
+        const float* const sums = output + 2 * word;
+        words[i] = __uint_as_float(ptx::cvt_pack<DType::f16>(sums[0] * up[word % 2], sums[1] * up[word % 2]));
       } else {
-        words[i] = output[word + i];
+        words[i] = output[word];
       }
     }
-    ptx::st_shared_v4_f32(address + word * 4 * kWarpgroupThreads, words[0], words[1], words[2], words[3]);
+    kept.store(vector, words);
   }
   ptx::st_shared_v2_f32(promoted_factors<C>(smem, warpgroup), down[0], down[1]);
 }

@@ -64,8 +64,8 @@ __device__ __forceinline__ void Consumer<C>::make_probabilities(Scores<C>& score
 // The steps of a tile's blocks that are left. Those between two promotions are a loop of their own, as lean as without.
 template <Config C>
 template <class Step>
-__device__ __forceinline__ void Consumer<C>::walk_promoting(bool is_first, Accumulator<C>& output,
-                                                            const Step& step_of_block) {
+__device__ __forceinline__ void Consumer<C>::walk_promoting(bool is_first, const TileIndex& tile,
+                                                            Accumulator<C>& output, const Step& step_of_block) {
   constexpr int kBlocks = blocks_of_promotion(C);
 #pragma unroll 1
   while (blocks > 0) {
@@ -74,8 +74,9 @@ __device__ __forceinline__ void Consumer<C>::walk_promoting(bool is_first, Accum
 #pragma unroll 1
     for (; blocks >= max(last, 1); --blocks) step_of_block();
     if (last > 0) {
-      add_promoted<C>(output, smem, warpgroup);
-      keep_promoted<C>(output, rows.sum, smem, warpgroup);
+      const PromotedSums<C> kept = promoted_of(tile);
+      add_promoted<C>(output, kept, smem, warpgroup);
+      keep_promoted<C>(output, kept, rows.sum, smem, warpgroup);
       accumulate = 0;
     }
     is_first = false;
@@ -94,11 +95,13 @@ __device__ __forceinline__ void Consumer<C>::walk_and_close(const TileIndex& til
 #pragma unroll 1
     for (; blocks >= max(last, 1); --blocks) step<true>(false, true, tile, probabilities, output);
     if (last == 0) multiply_last(tile_of(tile, round), probabilities, output, factor);
-    add_promoted<C>(output, smem, warpgroup);
+    const PromotedSums<C> kept = promoted_of(tile);
+    add_promoted<C>(output, kept, smem, warpgroup);
     if (last == 0) break;
-    keep_promoted<C>(output, rows.sum, smem, warpgroup);
+    keep_promoted<C>(output, kept, rows.sum, smem, warpgroup);
     accumulate = 0;
   }
+  if constexpr (keeps_sums_in_o(C)) __syncwarp();  // rows are overwritten by other lanes
   forget_promoted<C>(smem, warpgroup);
   leave(tile_of(tile, round), output, factor);
 }
@@ -139,7 +142,7 @@ __device__ __forceinline__ void Consumer<C>::step_8_bit(bool is_first, bool is_o
   if (kHasOutput && moves) {
     ptx::order_after_wait(factor[0], factor[1]);
     if (is_open) {
-      if constexpr (C.promote_every > 0) follow(output, is_first, factor);
+      if constexpr (C.promote_every > 0) follow(old_tile, output, is_first, factor);
       rescale(output, factor);
       if (is_first) hand_over(output, opened(old_tile), q.previous());
     }

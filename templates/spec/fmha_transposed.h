@@ -23,7 +23,8 @@
 //
 // Sums. Of an accumulator of 8-bit products the tensor cores keep 13 fraction bits, and of a product what these bits
 // reach: where many keys have the same weight each is cut by more the more came before it, and in the end it counts for
-// nothing. So O of some keys (promote_every) is added in fp32 to sums in shared memory (promoted), and begins anew.
+// nothing. So O of some keys (promote_every) is added in fp32 to sums in shared memory (promoted), and begins anew; or to
+// sums in rows of o (keeps_sums_in_o).
 //
 // Descales, fp32 [batch, heads_kv] or null (1): q_descale and k_descale are factors of the scale of the scores,
 // v_descale one of a finished row of O. Behind softmax_scale, or the parameters of pages, the entry has
@@ -53,7 +54,7 @@ TESSERA_HD constexpr int promoted_sums_bytes(const Config& c) {
   return kRowsPerWarpgroup * v_columns(c) * (keeps_f16_sums(c) ? 2 : 4);
 }
 TESSERA_HD constexpr int promoted_slot_bytes(const Config& c) {
-  return c.promote_every > 0 ? promoted_sums_bytes(c) + 128 * 8 : 0;
+  return c.promote_every > 0 ? (keeps_sums_in_o(c) ? 0 : promoted_sums_bytes(c)) + 128 * 8 : 0;
 }
 // Blocks between two promotions.
 TESSERA_HD constexpr int blocks_of_promotion(const Config& c) { return c.promote_every / c.tile_n; }

@@ -83,10 +83,17 @@ TESSERA_HD constexpr int raw_stages(const Config& c) {
   return stages < 1 ? 1 : stages;
 }
 
-// Slots of V as it was loaded where it is transposed: as many as of K. Beside the sums of 256 columns there is room for
-// two slots of what consumers read if there is one of these, which is free again as soon as its block is transposed.
+// Where V is transposed: whether sums that were promoted wait in the tile's own rows of o, as f16, and leave shared
+// memory to slots.
+TESSERA_HD constexpr bool keeps_sums_in_o(const Config& c) {
+  return c.promote_every > 0 && keeps_f16_sums(c.tile_m, v_columns(c)) && !is_split(c) && !passes_tiles(c) &&
+         o_element_bytes(c.facts) == 2;
+}
+// Slots of V as it was loaded where it is transposed: as many as of K. Beside the sums of 256 columns in shared memory
+// there is room for two slots of what consumers read if there is one of these, which is free again as soon as its block
+// is transposed.
 TESSERA_HD constexpr int transposing_stages(const Config& c) {
-  return c.promote_every > 0 && c.tile_m * v_columns(c) >= 128 * 256 ? 1 : c.stages;
+  return c.promote_every > 0 && c.tile_m * v_columns(c) >= 128 * 256 && !keeps_sums_in_o(c) ? 1 : c.stages;
 }
 
 // Slots of the rings that loading warps fill.

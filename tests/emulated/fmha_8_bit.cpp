@@ -64,7 +64,7 @@ TEST_CASE("e4m3 attention: CTAs share the tiles of a last round that is not full
   testing::check_narrow(problem, {1, 3, 1, 250, 200, 64}, *compiler, {.num_sms = 4});
 }
 
-TEST_CASE("e4m3 attention: sums of 256 columns are kept as f16, beside one slot of V as it was loaded") {
+TEST_CASE("e4m3 attention: sums of 256 columns are kept as f16, in the rows of o that they become") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
   for (const Mask mask : {Mask::none, Mask::causal}) {
@@ -72,8 +72,20 @@ TEST_CASE("e4m3 attention: sums of 256 columns are kept as f16, beside one slot 
     problem.tile_m = 128;
     problem.promote_every = 192;
     problem.mask = mask;
+    problem.o_dtype = mask == Mask::none ? DType::bf16 : DType::f16;
     testing::check_narrow(problem, {1, 2, 1, 140, 900, 256}, *compiler, {.descales = Descales::each, .input_seed = 5});
+    // Without a mask two CTAs share the tiles of a last round.
+    testing::check_narrow(problem, {1, 5, 1, 180, 600, 256}, *compiler, {.num_sms = 4});
+    problem.pack_gqa = 5;
+    testing::check_narrow(problem, {1, 5, 1, 60, 600, 256}, *compiler, {.num_sms = 2});
   }
+  // Rows of o are not the tile's own, or of fp32: sums wait in shared memory.
+  Fmha split = of_e4m3(256);
+  split.tile_m = 128;
+  split.tile_n = 64;
+  split.promote_every = 128;
+  split.split_kv = SplitKv::dealt;
+  testing::check_narrow(split, {2, 2, 1, 140, 900, 256}, *compiler, {.num_sms = 3});
 }
 
 TEST_CASE("e4m3 attention: decode, dense and paged, split and dealt") {

@@ -102,7 +102,13 @@ TEST_CASE("e4m3 attention: the default of every head_dim, promoted after 1,920 k
                      bare = config_of({{"head_dim", "256"}, {"promote_every", "0"}});
   CHECK(std::array{whole.tile_m, whole.tile_n, whole.stages} == std::array{128, 96, 2});
   CHECK(fmha::keeps_f16_sums(whole));
-  CHECK(std::array{fmha::raw_v_stages(whole), fmha::raw_v_stages(bare)} == std::array{1, 2});
+  CHECK(fmha::keeps_sums_in_o(whole));
+  CHECK(std::array{fmha::raw_v_stages(whole), fmha::raw_v_stages(bare)} == std::array{2, 2});
+  // Of split keys a tile has no rows of o to itself.
+  const fmha::Config split = config_of({{"head_dim", "256"}, {"tile_m", "128"}, {"tile_n", "64"}, {"split_kv", "on"}});
+  CHECK(fmha::keeps_f16_sums(split));
+  CHECK_FALSE(fmha::keeps_sums_in_o(split));
+  CHECK(fmha::raw_v_stages(split) == 1);
   CHECK_FALSE(fmha::keeps_f16_sums(config_of({{"head_dim", "128"}})));
   CHECK(std::array{bare.tile_m, bare.tile_n, bare.stages} == std::array{128, 96, 2});
 }

@@ -42,7 +42,8 @@ TEST_CASE("8 bits in all: slots begin where patterns do, regions follow each oth
     CHECK(layout.raw_v.bytes == raw_v_stages(c) * c.tile_n * v_columns(c));
     CHECK(layout.promoted.offset == end_of(layout.raw_v));
     CHECK(layout.promoted.bytes ==
-          (c.promote_every > 0 ? c.tile_m * (v_columns(c) * (keeps_f16_sums(c) ? 2 : 4) + 16) : 0));
+          (c.promote_every > 0 ? c.tile_m * ((keeps_sums_in_o(c) ? 0 : v_columns(c) * (keeps_f16_sums(c) ? 2 : 4)) + 16)
+                               : 0));
     CHECK(layout.barriers.offset == end_of(layout.promoted));
     CHECK(barriers(c).raw_v_empty[raw_v_stages(c)] == static_cast<unsigned>(layout.total_bytes));
     CHECK(k_slot_bytes(c) % swizzle_repeat_bytes(c.swizzle) == 0);
