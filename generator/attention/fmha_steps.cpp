@@ -221,7 +221,8 @@ LaunchStep merge_step_of_dealt(const FmhaLaunch& c, const std::string& entry) {
   step.entry = entry;
   step.is_merge = true;
   const std::string cuts = "max(" + ranges_of(c) + " - 1, 0)" + (c.walks_sequences ? " * " + tiles_of_sequence(c) : "");
-  step.grid[0] = expression("{} * ceil_div(min({}, {}), {})", cuts, rows_of_sequence(c), c.tile_rows, c.merge_rows);
+  step.grid[0] = expression("{} * ceil_div(min({}, {}), {})", cuts, rows_of_sequence(c), c.tile_rows,
+                            c.has_cuts ? fmha::kMergeRowsOfCut : c.merge_rows);
   if (has_split_size(c.facts)) step.grid[0] = expression("{} * {}", tiles_of(c).text(), merge_ctas_of(c));
   step.block[0] = static_cast<std::uint32_t>(32 * c.merge_warps);
   step.programmatic_stream_serialization = true;

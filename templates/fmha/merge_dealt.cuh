@@ -1,4 +1,4 @@
-// Merges the parts of tiles that dealt keys cut: a warp for each row of each cut between two CTAs' ranges.
+// Merges the parts of tiles that dealt keys cut: warps for the rows of each cut between two CTAs' ranges.
 //
 // A tile that several cuts lie in belongs to the first of them. Its first part is the last of the CTA before that cut,
 // the others are each the first of a CTA behind one. What is looked up in lengths is known before the parts are.
@@ -101,15 +101,22 @@ __device__ __forceinline__ CutTile tile_of_equal_cut(const Params& p, int before
 }
 
 template <Config C>
+__device__ __forceinline__ int merge_ctas_of_cut(int rows) {
+  constexpr int kRows = has_whole_tiles(C) ? kMergeRowsOfCut : kMergeRows;
+  return (rows + kRows - 1) / kRows;
+}
+
+template <Config C>
 __device__ __forceinline__ void merge_dealt(const Params& p) {
   ptx::griddepcontrol_launch_dependents();  // as merge()
   if constexpr (has_split_size(C.facts)) {
     merge_sized<C>(p);
     return;
   }
-  const int warps_of_cut = (rows_of_slot<C>(p) + kMergeRows - 1) / kMergeRows;
-  const int before = quotient(static_cast<int>(blockIdx.x), warps_of_cut);
-  const int row = (static_cast<int>(blockIdx.x) - before * warps_of_cut) * kMergeRows + threadIdx.x / 32;
+  const int ctas_of_cut = merge_ctas_of_cut<C>(rows_of_slot<C>(p));
+  const int before = quotient(static_cast<int>(blockIdx.x), ctas_of_cut);
+  const int cta = static_cast<int>(blockIdx.x) - before * ctas_of_cut;
+  const int first = cta * kMergeRows + static_cast<int>(threadIdx.x) / 32;
   CutTile found;
   if constexpr (!has_whole_tiles(C)) found = tile_of_equal_cut<C>(p, before);
   ptx::griddepcontrol_wait();
@@ -118,16 +125,27 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   const BlockPlace& place = found.place;
   TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head};
   know_sequence<C>(p, tile, place.sequence);
-  const int own = place.m * C.tile_m + row;
-  if (found.parts == 0 || row >= rows_of_slot<C>(p) || own >= rows_of_tile_head<C>(p, tile)) return;
-  // Of the first part, and of number 0 among the others, which lie two slots apart.
-  const long long first_row = part_row<C>(p, found.first_slot, row), zeroth_row = part_row<C>(p, 2 * before, row);
   const int rows_apart = 2 * rows_of_slot<C>(p);
-  attention::merge_row<C>(
-      p.partial_o, p.partial_sums, found.parts,
-      [&](int part) { return part == 0 ? first_row : zeroth_row + static_cast<long long>(part) * rows_apart; },
-      o_row_of<C>(p, {place.head, place.sequence}, first_query<C>(p, place.sequence), own),
-      {p.lse, p.row_max, p.row_sum, p.sink, place.head * C.pack_gqa + own % C.pack_gqa}, statistic_of<C>(p, tile, own));
+  const auto merge = [&](int row, int own) {
+    // Of the first part, and of number 0 among the others, which lie two slots apart.
+    const long long first_row = part_row<C>(p, found.first_slot, row), zeroth_row = part_row<C>(p, 2 * before, row);
+    attention::merge_row<C>(
+        p.partial_o, p.partial_sums, found.parts,
+        [&](int part) { return part == 0 ? first_row : zeroth_row + static_cast<long long>(part) * rows_apart; },
+        o_row_of<C>(p, {place.head, place.sequence}, first_query<C>(p, place.sequence), own),
+        {p.lse, p.row_max, p.row_sum, p.sink, place.head * C.pack_gqa + own % C.pack_gqa},
+        statistic_of<C>(p, tile, own));
+  };
+  const int own = place.m * C.tile_m + first;
+  if constexpr (!has_whole_tiles(C)) {
+    if (found.parts == 0 || first >= rows_of_slot<C>(p) || own >= rows_of_tile_head<C>(p, tile)) return;
+    merge(first, own);
+  } else {
+    if (found.parts == 0) return;
+    const int rows = min(rows_of_slot<C>(p), rows_of_tile_head<C>(p, tile) - place.m * C.tile_m);
+#pragma unroll 1
+    for (int row = first; row < rows; row += ctas_of_cut * kMergeRows) merge(row, place.m * C.tile_m + row);
+  }
 }
 
 }  // namespace tessera::fmha

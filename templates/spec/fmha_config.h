@@ -126,6 +126,9 @@ TESSERA_HD constexpr bool has_whole_tiles(const Config& c) {
 inline constexpr int kMostWholeSequences = 64;
 inline constexpr int kStepWorkBytes = 4 * (11 + 2 * kMostWholeSequences) + 4;
 inline constexpr int kMostCutCtas = 1024;
+// Rows of a cut between them that a CTA merges, where most cuts lie in tiles of few rows: a warp for each row of the
+// largest tile, 4,208 CTAs in all, came in waves on an H200.
+inline constexpr int kMergeRowsOfCut = 32;
 inline constexpr int kCutWords = 8;  // of a cut between ranges of dealt keys, in the workspace: fmha/step_work.cuh
 // Of P, and of V as the second product takes it. What is widened from 8 bits becomes f16, which is less work.
 // With scales it stays bf16, which has their exponents.
