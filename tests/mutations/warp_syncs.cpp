@@ -51,6 +51,7 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha head_dim=64 q_layout=ragged seqused=k split_kv=dealt tile_m=64 tile_n=64", attention},
       {"fmha head_dim=64 kv_pools=sparse_window pack_gqa=2", pools},
       {"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64", attention},
+      {"fmha head_dim=256 dtype=e4m3 tile_m=128 tile_n=96 promote_every=96", attention},
       {"fmha head_dim=64 kv_dtype=e4m3", attention},
       {"fmha head_dim=64 kv_dtype=e4m3 kv_layout=paged page_size=16", pages},
       {"fmha head_dim=64 kv_dtype=e4m3 mma_kind=mma.f16 pack_gqa=2", attention},
