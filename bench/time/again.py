@@ -5,7 +5,7 @@ again.py predict TESSERA OUT.jsonl [--jobs N] [--sets NAME,...] [--programs FOLD
 again.py judge OUT.jsonl [--bars]                            a row for each set, and whether each bar is met
 again.py list TESSERA                                        recorded kernels as problems and pins, for bench_candidates
 
-Sets: kernels of ours timed on an H200 (times-1, times-2, blind, draw2, draw2-candidates, candidates-3 to 5), programs of others
+Sets: kernels of ours timed on an H200 (times-1, times-2, blind, draw2, draw2-candidates, candidates-3 to 6), programs of others
 (fast_cu, others, others-2, others-3; --programs has them, as others/build.sh builds them), points published of Blackwell GPUs
 (blackwell; --points has what `blackwell.py --work` compiled). `predict` goes on where OUT.jsonl ends, longest first by the
 seconds of an earlier one (--before). Each row has the commit of the model; rows of another one are refused. A recorded kernel
@@ -33,7 +33,7 @@ import candidates
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LINES = ["times-1", "times-2", "blind", "draw2", "draw2-candidates"]
-PROBLEMS = ["candidates-3", "candidates-4", "candidates-5"]
+PROBLEMS = ["candidates-3", "candidates-4", "candidates-5", "candidates-6"]
 PROGRAMS = {"fast_cu": "fast_cu.jsonl", "others": "times-others.jsonl", "others-2": "times-others-2.jsonl",
             "others-3": "times-others-3.jsonl"}
 SETS = [*LINES, *PROBLEMS, *PROGRAMS, "blackwell"]
