@@ -6,7 +6,8 @@
 // beside the next tile's products.
 //
 // TMA writes whole units of 16 bytes: it would zero what follows a row that ends inside one, and it takes no pitch that
-// is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels.
+// is not a multiple of 16 bytes. Such a D the threads store themselves, from the same staged panels; and of every other
+// one what is left of a group's rows, in whole units.
 #pragma once
 
 #include "gemm/activation.cuh"
@@ -15,6 +16,7 @@
 #include "gemm_tcgen05/params.cuh"
 #include "gemm_tcgen05/schedule.cuh"
 #include "ptx/fence.cuh"
+#include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/shared_words.cuh"
@@ -136,6 +138,19 @@ struct Epilogue {
       } else {
         static_cast<unsigned short*>(p.d_pointer)[index] = ptx::ld_shared_u16(address);
       }
+    }
+  }
+
+  // The same of a D that fits TMA, in whole units of 16 bytes: of a group's last rows.
+  __device__ __forceinline__ void store_units(unsigned from, int row, int column, int batch) const {
+    constexpr int kOfUnit = 16 / kElementBytes, kUnits = kColumns / kOfUnit;  // of a row
+#pragma unroll 1
+    for (int i = lane; i < kRows * kUnits; i += 32) {
+      const int r = i / kUnits, unit = i % kUnits;
+      if (row + r >= row_end || column + unit * kOfUnit >= columns_d) continue;
+      const ptx::Words4 v = ptx::ld_shared_v4(swizzle_address(d_swizzle(C), from + r * d_span_bytes(C) + unit * 16));
+      const long long index = batch * p.d_stride_l + (row + r) * p.ldd + column + unit * kOfUnit;
+      ptx::st_global_v4(static_cast<char*>(p.d_pointer) + index * kElementBytes, {v.x, v.y, v.z, v.w});
     }
   }
 
@@ -263,10 +278,12 @@ struct Epilogue {
     __syncwarp();
     // What lies past a group's end belongs to another one: the map would not leave it out.
     const bool is_whole = C.facts.grouping == Grouping::none || row + kRows <= row_end;
-    if (!is_by_tma || !is_whole) {
+    if (!is_by_tma) {
       store_directly(to, row, column, batch);
+    } else if (!is_whole) {
+      store_units(to, row, column, batch);
       // An empty group: slots are counted by groups, and stores by TMA come before and after this one.
-      if (lane == 0 && is_by_tma) ptx::cp_async_bulk_commit_group();
+      if (lane == 0) ptx::cp_async_bulk_commit_group();
     } else if (lane == 0) {
       if (row < row_end && column < columns_d) ptx::tma_store_3d(p.d, to, column, row, batch);
       ptx::cp_async_bulk_commit_group();
