@@ -5,7 +5,8 @@
 // Scores order candidates by a rough model, since no device was there to measure on: the table's first tile of a
 // head_dim counts 1, any other less by what its shape costs (fmha_tile_cost.h); P in shared memory is written and read
 // once more. Where a hint says that sequences are short, the share of
-// useful rows and keys of their tiles multiplies the score.
+// useful rows and keys of their tiles multiplies the score. Where all sizes are known the score is a model of the time
+// (fmha_tcgen05_cost.h), which follows predictions.
 #include "generator/attention/fmha_tcgen05_operator.h"
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_slots.h"
+#include "generator/attention/fmha_tcgen05_cost.h"
 #include "generator/attention/fmha_tile_cost.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
@@ -30,9 +32,11 @@ namespace {
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
-constexpr double kSharedPCost = 0.1;  // share of the work: P written to and read from shared memory
-constexpr Hint kFewQueries = 64;      // of a product's 128 rows: with so many, half are idle, and tiles are few
-constexpr Hint kEnoughTiles = 512;    // for every device at hand
+constexpr double kSharedPCost = 0.1;   // share of the work: P written to and read from shared memory
+constexpr Hint kFewQueries = 64;       // of a product's 128 rows: with so many, half are idle, and tiles are few
+constexpr Hint kEnoughTiles = 512;     // for every device at hand
+constexpr double kNearDefault = 0.95;  // a model says too little of less: the default stays
+constexpr double kOtherPair = 0.9;     // 512 rows in a pair are predicted 3 to 13 % slower than 256 in a CTA
 
 /// With the queries of one sequence.
 Fmha of_one_sequence(const Fmha& p) { return with_equal_queries(known_of_kernel(p)); }
@@ -73,6 +77,13 @@ Config config_of(const Fmha& problem, const Tile& tile, Swizzle swizzle, Probabi
 }
 
 double modelled_cost(const Config& c) { return tile_cost(c, c.p_path == ProbabilityPath::smem ? kSharedPCost : 0); }
+
+/// With the widest swizzle, and P in Tensor Memory.
+Config shape_of(Config c) {
+  c.swizzle = fmha_tcgen05::widest_swizzle(c);
+  c.p_path = ProbabilityPath::tmem;
+  return c;
+}
 
 Config default_of(const Config& c) {
   Config standard = fmha_tcgen05::default_config(c.facts);
@@ -228,17 +239,32 @@ std::vector<Config> FmhaTcgen05Operator::candidates(const Fmha& asked) {
 }
 
 double FmhaTcgen05Operator::score(const Config& config, const Fmha& problem) {
-  return expected_share(config) * useful_work(config, of_one_sequence(problem));
+  const Fmha one = of_one_sequence(problem);
+  if (!has_fmha_tcgen05_cost(one)) return expected_share(config) * useful_work(config, one);
+  // What the tile costs beside its shape is a share of the work.
+  const double beside =
+      config == default_of(config) ? 1 : kNearDefault * modelled_cost(shape_of(config)) / modelled_cost(config);
+  const double pair = config.cta_pair && !default_of(config).cta_pair ? kOtherPair : 1;
+  return beside * pair / fmha_tcgen05_cycles(config, one);
 }
 
 std::string FmhaTcgen05Operator::merit(const Config& config, const Fmha& problem) {
+  const Fmha one = of_one_sequence(problem);
   const bool is_default = config == default_of(config);
+  const int slots = widens_keys(config.facts) ? fmha_tcgen05::load_stages(config) : most_slots(config);
+  if (has_fmha_tcgen05_cost(one)) {
+    const double share = fmha_tcgen05_cycles(default_of(config), one) / fmha_tcgen05_cycles(config, one);
+    return (is_default
+                ? std::string("the default tile for these lengths, not measured on a device")
+                : fmt::format("modelled (never measured) at {:.2f} of the default tile's speed for these lengths",
+                              share)) +
+           slots_text(config, slots);
+  }
   std::string text = is_default ? fmt::format("the default for head_dim {}, not measured on a device",
                                               head_dims_text(config.facts.head_dim, config.facts.head_dim_v))
                                 : fmt::format("modelled at {:.2f} of the default's speed", expected_share(config));
-  const double useful = useful_work(config, of_one_sequence(problem));
+  const double useful = useful_work(config, one);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
-  const int slots = widens_keys(config.facts) ? fmha_tcgen05::load_stages(config) : most_slots(config);
   return text + slots_text(config, slots);
 }
 

@@ -11,16 +11,24 @@ namespace tessera::gemm_tcgen05 {
 namespace {
 
 constexpr double kSms = kBlackwell.sms;
-constexpr double kLaunchCycles = 5000;         // a launch, the first copy, the last store: an estimate
+// Unless a source is named: found where the choice, and the order of kernels that are near it, agree with the times
+// that are predicted for a B200 (11 problems with 10 to 39 kernels each; docs/time.md).
+constexpr double kLaunchCycles = 5000;         // a launch
+constexpr double kFirstCycles = 6000;          // of a CTA: until its first products
+constexpr double kClusterCycles = 1140;        // until CTAs of a cluster have met
 constexpr double kSmemBytesPerCycle = 128;     // of one SM
-constexpr double kL2BytesPerCycle = 7189;      // of all SMs: 13.3 TB/s at the model's clock
-constexpr double kL2BytesOfSm = 125;           // of one SM, at most
+constexpr double kL2BytesPerCycle = 7600;      // of all SMs: 13.3 TB/s at 1.75 GHz
+constexpr double kL2BytesOfSm = 91;            // of one SM, at most
+constexpr double kSlotCycles = 2160;           // from a slot's release to its next contents
 constexpr double kScaleCopyCycles = 48;        // of a tile of scales to Tensor Memory
 constexpr double kMemoryBytesPerCycle = 3892;  // all SMs: 7.2 TB/s
-constexpr double kStoreBytesPerCycle = 32;     // of a tile of D, through shared memory
-constexpr double kLoadedColumns = 8;           // of TMEM in registers, 128 lanes: cycles a column, inverse
-constexpr double kStepCycles = 24;             // barriers of a step that nothing covers, of each pair
-constexpr double kSplitCycles = 4000;          // barriers of the cluster, and no second tile for its CTAs
+constexpr double kStoreBytesPerCycle = 24;     // of a tile of D, through shared memory
+constexpr double kLoadedColumns = 4;           // of TMEM in registers, 128 lanes: cycles a column, inverse
+constexpr double kStepCycles = 12;             // barriers of a step that nothing covers, of each pair
+constexpr double kSplitCycles = 260;           // barriers of the cluster
+constexpr double kDoubledSplitCycles = 1660;   // sums of other CTAs, for each doubling of the parts
+constexpr double kSplitTraffic = 1.46;         // of sums that are written and read, beside what the L2 takes
+constexpr double kSharpness = 4;               // of the greater one of computing and memory
 constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
@@ -64,6 +72,7 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
           ? gemm_tcgen05::scale_tiles(c) * (1 + products_of_tile * gemm_tcgen05::column_blocks(c)) * kScaleCopyCycles
           : 0;
 
+  const double doublings = std::log2(gemm_tcgen05::cluster_size(c));
   const double stored = gemm_tcgen05::kLanes * columns / c.split_k * dtype_bytes(c.facts.d_dtype) / kStoreBytesPerCycle;
   double store = stored + columns * gemm_tcgen05::kLanes / 32 / kLoadedColumns;
 
@@ -75,22 +84,25 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double rounds = ceil_of(clusters, at_once);
   const double l2 =
       std::min(kL2BytesOfSm, kL2BytesPerCycle / (std::min(clusters, at_once) * gemm_tcgen05::cluster_size(c)));
-  const double products =
-      steps * std::max({tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies, asked_bytes(c) / l2});
-  if (c.split_k > 1) store += kSplitCycles + gemm_tcgen05::kLanes * columns * 8 / l2;
+  const double products = steps * std::max({tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies,
+                                            asked_bytes(c) / l2, kSlotCycles / c.stages});
+  const double joined = c.split_k > 1 ? kSplitCycles + kDoubledSplitCycles * doublings : 0;
+  if (c.split_k > 1) store += joined + kSplitTraffic * gemm_tcgen05::kLanes * columns * 8 / l2;
   const double tile = c.accumulators == 2 ? std::max(products, store) : products + store;
-  const double computed = rounds * tile + (c.accumulators == 2 ? std::min(products, store) : 0);
+  const double met = c.split_k == 1 && doublings > 0 ? kClusterCycles : 0;
+  const double computed = kFirstCycles + met + rounds * tile + (c.accumulators == 2 ? std::min(products, store) : 0);
 
   const double bits_a = operand_bits(c.facts.a_type), bits_b = operand_bits(c.facts.b_type);
   const double all_m = is_contiguous ? m : m * l;
   const double bytes =
       (all_m * bits_a + products_of_tile * n * l * bits_b) * k / 8 + all_m * n * dtype_bytes(c.facts.d_dtype);
-  // Few CTAs cannot ask for all that memory delivers; with their rings six in seven can.
-  const double used = std::min(1.0, clusters * gemm_tcgen05::cluster_size(c) * 7 / (6 * kSms));
-  const double memory = bytes / (kMemoryBytesPerCycle * std::max(used, 1 / kSms));
+  // Few CTAs cannot ask for all that memory delivers; with their rings half of them can. The last tile leaves when its
+  // bytes have come.
+  const double used = std::min(1.0, 2 * clusters * gemm_tcgen05::cluster_size(c) / kSms);
+  const double memory = bytes / (kMemoryBytesPerCycle * std::max(used, 1 / kSms)) + store + joined;
 
   GemmTcgen05Cost cost;
-  cost.cycles = kLaunchCycles + std::max(computed, memory);
+  cost.cycles = kLaunchCycles + std::pow(std::pow(computed, kSharpness) + std::pow(memory, kSharpness), 1 / kSharpness);
   cost.rounds = static_cast<long long>(rounds);
   cost.is_memory_bound = memory > computed;
   const double macs_per_cycle = gemm_tcgen05::kLanes * 2 * gemm_tcgen05::chunk_k(c) * kSms;

@@ -1,0 +1,85 @@
+#include "generator/attention/fmha_tcgen05_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "generator/attention/fmha_explain.h"
+#include "generator/attention/fmha_tile_cost.h"
+#include "generator/model_device.h"
+
+namespace tessera::fmha_tcgen05 {
+
+namespace {
+
+// Cycles of one CTA of a B200 over 2,048 and 4,096 keys, bf16, as predicted; the formulas are within 6 % of them:
+//
+//   head_dim     64           128                 192        256
+//   two Q tiles  1,921 (128)  2,534 (128)         1,920 (64) 2,048 (128, a pair)
+//                             1,310 (64)
+//   one          1,445 (128)  1,464 (128)         1,117 (64) 1,316 (64)
+constexpr double kProductsPerCycle = 8192;                  // 16-bit multiply-adds count twice
+constexpr double kWaitCycles = 260, kWaitOfKey = 1.5;       // of a block: what neither products nor exponentials cover
+constexpr double kSoftmaxOfOne = 11.3, kSoftmaxOfTwo = 15;  // of a key, and of one or two rows of a thread
+constexpr double kOneSlotCycles = 1200;  // of a block that is loaded when the one before has been read
+constexpr double kStartCycles = 2500, kStartOfColumn = 26, kStartOfTile = 1000;  // of a tile's ends: first loads, O
+constexpr double kStartOfPair = 1500;
+constexpr double kLanesOfTile = 128, kIdleTile = 0.1;  // rows of a Q tile; of the work
+constexpr double kUncovered = 0.2;                     // of the lesser one of computing and memory
+constexpr double kLaunchCycles = 4500;
+constexpr double kMergeCycles = 6000;  // a second kernel, which reads what the parts have written
+constexpr double kMemoryBytesPerCycle = 3892, kL2BytesPerCycle = 7189;  // of all multiprocessors, as for products
+
+double block_cycles(const Config& c) {
+  const bool has_two = fmha_tcgen05::q_tiles(c) == 2;
+  const double columns = fmha_tcgen05::qk_columns(c) + fmha_tcgen05::v_columns(c);
+  const double rate = kProductsPerCycle * (is_8_bit(c.facts) ? 2 : 1);
+  const double products = 2.0 * c.tile_m / (c.cta_pair ? 2 : 1) * c.tile_n * columns / rate;
+  const double of_key = has_two ? kSoftmaxOfTwo : kSoftmaxOfOne;
+  const double waits = kWaitCycles + kWaitOfKey * c.tile_n;
+  return std::max(products + waits, of_key * c.tile_n) + (c.stages == 1 ? kOneSlotCycles : 0);
+}
+
+double size_of(Hint hint) { return static_cast<double>(std::max<Hint>(hint, 1)); }
+
+}  // namespace
+
+bool has_fmha_tcgen05_cost(const Fmha& p) {
+  return p.batch >= 0 && p.heads_q > 0 && p.heads_kv > 0 && p.seqlen_q >= 0 && expected_keys(p) >= 0 &&
+         p.kv_pools == KvPools::dense && p.v_is_k == VIsK::off && p.split_size == 0 && p.kv_format == KvFormat::plain &&
+         p.kv_dtype.value_or(p.dtype) == p.dtype;
+}
+
+double fmha_tcgen05_cycles(const Config& c, const Fmha& p) {
+  const double batch = size_of(p.batch), heads = size_of(p.heads_q) / c.pack_gqa;
+  const double queries = size_of(p.seqlen_q), keys = size_of(expected_keys(p));
+  const double tiles_of_head = std::ceil(queries * c.pack_gqa / c.tile_m), tiles = tiles_of_head * heads * batch;
+  const double ctas = c.cta_pair ? 2 : 1, places = std::floor(kBlackwell.sms / ctas);
+
+  // Blocks of a head's last tile and of its first one: with a causal mask that one sees fewer keys.
+  const double most = std::ceil(keys / c.tile_n);
+  const bool is_causal = c.facts.mask == Mask::causal && c.facts.window == Window::none;
+  const double hidden = is_causal ? std::min(keys, queries * (1 - 1 / tiles_of_head)) : 0;
+  const double least = std::max(1.0, std::ceil((keys - hidden) / c.tile_n));
+
+  double parts = 1;
+  if (fmha_tcgen05::is_split(c))
+    parts = std::max(1.0, std::min(std::ceil((kBlackwell.sms - tiles * ctas + 1) / (tiles * ctas)),
+                                   std::ceil(keys / (2 * c.tile_n))));
+  const double rounds = std::ceil(tiles * parts / places), block = block_cycles(c);
+  const double start = kStartCycles + kStartOfColumn * c.facts.head_dim +
+                       kStartOfTile * (fmha_tcgen05::q_tiles(c) - 1) + (c.cta_pair ? kStartOfPair : 0);
+  // The longest tiles come first, so a CTA's get shorter from round to round, evenly.
+  const double shortest = std::min(1.0, (rounds - 1) * places / (tiles * parts));
+  const double mean = most - (most - least) * shortest / 2;
+  const double computed = rounds * (start + std::ceil(mean / parts) * block);
+
+  const double of_head = keys * bytes_of_keys(c.facts, fmha_tcgen05::qk_columns(c) + fmha_tcgen05::v_columns(c));
+  const double read = tiles * (most + least) / (2 * most) * of_head / ctas;  // out of the L2, by all tiles
+  const double loaded = std::max(batch * size_of(p.heads_kv) * of_head / kMemoryBytesPerCycle, read / kL2BytesPerCycle);
+  // A second Q tile, or a second CTA, that has no rows.
+  const double idle = queries * c.pack_gqa <= kLanesOfTile ? kIdleTile * (c.tile_m / kLanesOfTile - 1) : 0;
+  return kLaunchCycles + (1 + std::max(idle, 0.0)) * std::max(computed, loaded) +
+         kUncovered * std::min(computed, loaded) + (parts > 1 ? kMergeCycles : 0);
+}
+
+}  // namespace tessera::fmha_tcgen05
