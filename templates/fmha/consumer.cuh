@@ -467,7 +467,7 @@ struct Consumer {
                                          const float (&factor)[2]) const {
     if (is_finished) {
       add_promoted<C>(output, promoted_of(tile), smem, warpgroup);
-      if constexpr (keeps_sums_in_o(C)) __syncwarp();  // rows are overwritten by other lanes
+      if constexpr (keeps_sums_in_o(C)) give_up_sums();
       forget_promoted<C>(smem, warpgroup);
     } else {
       scale_promoted<C>(smem, warpgroup, factor);

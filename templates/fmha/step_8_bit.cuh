@@ -101,7 +101,7 @@ __device__ __forceinline__ void Consumer<C>::walk_and_close(const TileIndex& til
     keep_promoted<C>(output, kept, rows.sum, smem, warpgroup);
     accumulate = 0;
   }
-  if constexpr (keeps_sums_in_o(C)) __syncwarp();  // rows are overwritten by other lanes
+  if constexpr (keeps_sums_in_o(C)) give_up_sums();
   forget_promoted<C>(smem, warpgroup);
   leave(tile_of(tile, round), output, factor);
 }
