@@ -19,6 +19,7 @@
 #include "fmha/warps.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/global.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/math.cuh"
 #include "ptx/matrix.cuh"
 #include "ptx/mma.cuh"
@@ -340,7 +341,10 @@ struct EightRowConsumer : Consumer<C> {
 #pragma unroll
         for (int v = 0; v < 4; ++v) output[i][v] = 0.0f;
 #pragma unroll 1
-      for (; this->blocks > 0; --this->blocks) step(q, output);
+      for (; this->blocks > 0; --this->blocks) {
+        if (launches_merge_late(C) && this->blocks <= 2) ptx::griddepcontrol_launch_dependents();
+        step(q, output);
+      }
       finish(tile, output, round == 0);
     }
   }
