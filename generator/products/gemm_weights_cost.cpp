@@ -114,6 +114,8 @@ constexpr double kTeamOfGroupsBlockMicroseconds = 0.01243, kTeamOfGroupsLaunchMi
 constexpr double kTeamOfGroupsItemMicroseconds = 0.579, kTeamOfGroupsItemOctetMicroseconds = 0.106;
 // Of a tile of one block, less where activations stay.
 constexpr double kTeamOfOneBlockMicroseconds = 0.01242;
+// Of one block each, whose laps have whole steps alone: instructions, 283 of 298.
+constexpr double kTeamLapFactor = 0.95;
 // A block beside MXFP4's; int4's under f16.
 constexpr double kTeamNvfp4 = 1.062, kTeamInt4 = 0.984, kTeamOfMagic = 1.121;
 double team_format_factor(const Config& c) {
@@ -186,6 +188,7 @@ GemmWeightsCost team_cost_of(const Config& c, const Gemm& p) {
   if (gemm_weights::consumer_warpgroups(c) == 3) block += kTeamOfThreeMicroseconds;
   if (is_of_groups) block += kTeamOfGroupsBlockMicroseconds;
   block *= team_format_factor(c);
+  if (gemm_weights::has_laps(c)) block *= kTeamLapFactor;
   if (!is_resident) block += kTeamStreamMicroseconds * octets / of_tile;
   if (of_tile < 2) block += is_resident ? kTeamOfOneBlockMicroseconds / 3 : kTeamOfOneBlockMicroseconds;
   // Multiprocessors share the memory's rate, and few read no faster than each can.
