@@ -12,7 +12,6 @@
 #include "fmha/matmul.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
-#include "ptx/fence.cuh"
 #include "ptx/global.cuh"
 #include "ptx/global_written.cuh"
 #include "ptx/narrow.cuh"
@@ -102,11 +101,8 @@ __device__ __forceinline__ PromotedSums<C> promoted_sums(const Params& p, const 
   return sums;
 }
 
-// Sums in rows of o were read for the last time: other lanes, or TMA, overwrite them next.
-__device__ __forceinline__ void give_up_sums() {
-  ptx::fence_proxy_async_global();
-  __syncwarp();
-}
+// Sums in rows of o were read for the last time: other lanes overwrite them next, by ordinary stores.
+__device__ __forceinline__ void give_up_sums() { __syncwarp(); }
 
 // O becomes the whole sum.
 template <Config C>

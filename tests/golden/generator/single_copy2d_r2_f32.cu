@@ -335,10 +335,6 @@ __device__ __forceinline__ void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// PTX ISA "fence.proxy.async", PTX 8.0, sm_90. The same for global memory: what threads wrote there comes before a TMA
-// store to the same bytes.
-__device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-
 // PTX ISA "fence", PTX 8.6, sm_90. What was done to this CTA's shared memory comes before what threads of the cluster
 // do that see a relaxed arrival behind the fence. It waits for loads of shared memory; unlike a release at cluster
 // scope it does not wait for the L2.
