@@ -122,6 +122,7 @@ __device__ __forceinline__ void merge_dealt(const Params& p) {
   ptx::griddepcontrol_wait();
   if constexpr (has_whole_tiles(C))
     found = tile_of_cut(p, before, cut_of(p, before + 1), [&](int i) { return cut_of(p, i).begin; });
+  if (found.parts == 0) return;  // nor is there a sequence, perhaps
   const BlockPlace& place = found.place;
   TileIndex tile{place.m, place.sequence * tile_heads<C>(p) + place.head};
   know_sequence<C>(p, tile, place.sequence);
