@@ -54,8 +54,8 @@ bool is_filled_sooner(const Config& c, const Gemm& p) {
 // instructions that laps of one length save.
 bool wants_common_lap(Config c, const Gemm& p) {
   c.stages = kMostTeamDepth;
-  return c.tile_m >= 16 && gemm_weights::is_team(c) && gemm_weights::k_groups(c) == 1 && has_common_lap(c) &&
-         has_one_tile(c, p);
+  return c.tile_m >= 16 && gemm_weights::is_team(c) && gemm_weights::k_groups(c) == 1 &&
+         gemm_weights::consumer_warpgroups(c) == 3 && has_common_lap(c) && has_one_tile(c, p);
 }
 
 // As many slots as the k of a part has steps, if they fit and stay: whole rounds of the groups. Otherwise as many as

@@ -274,7 +274,9 @@ TESSERA_HD constexpr bool has_common_lap(const Config& c) {
 // Whether a launch asks for its further blocks and activations once the first are there: else what each multiprocessor
 // asks for when the launch begins queues up before the memory, and the first block of some comes late. Where more rows
 // make the instructions the limit that was no faster.
-TESSERA_HD constexpr bool begins_slowly(const Config& c) { return has_laps(c) && (c.tile_m <= 16 || k_groups(c) == 1); }
+TESSERA_HD constexpr bool begins_slowly(const Config& c) {
+  return has_laps(c) && (c.tile_m <= 16 || (k_groups(c) == 1 && consumer_warpgroups(c) == 3));
+}
 
 // mma.f16: whether the ring is so long that the weights' are not their deepest: one for activations that stay.
 TESSERA_HD constexpr bool keeps_activations(const Config& c) {
