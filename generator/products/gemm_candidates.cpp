@@ -159,7 +159,8 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
       p.m <= kRowsOfOneTile && p.grouping == Grouping::none && p.gate == Gate::none)
     c.box_m = std::min(c.box_m, kFewRows[0]);
   if (is_sane && is_whole(p, c)) c.box_m = kWholeBoxRows;
-  if (is_sane && !p.raster && p.grouping == Grouping::contiguous && p.m > 0 && gemm::joins_factors(c))
+  if (is_sane && !p.raster && p.grouping == Grouping::contiguous && p.m > 0 && gemm::joins_factors(c) &&
+      gemm::consumer_warpgroups(c) == 3)
     c.raster = raster_of_groups(p, c.tile_m * c.cluster_m, c.raster);
   c.stages = p.stages ? *p.stages : is_sane ? stages_that_fit(c) : 4;
   if (!p.stages && is_sane && has_room_for_next(c, p.k))
