@@ -175,7 +175,15 @@ Image Jit::State::compile_with_merge(const CacheRequest& request, const SourceBu
   alone.merge = nullptr;
   Image image = compiler.compile(alone);  // where it throws, the future waits for the merge
   const auto compiled = std::chrono::steady_clock::now();
-  add_merge(image, found.get());
+  // Who is told to stop while another compiles the merge has all but the merge: it is short, and compiled here.
+  const auto of_merge_found = [&] {
+    try {
+      return found.get();
+    } catch (const WaitInterrupted&) {
+      return compiler.compile(merge);
+    }
+  };
+  add_merge(image, of_merge_found());
   image.report.compile_ms +=
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - compiled).count();
   return image;
