@@ -108,9 +108,10 @@ TEST_CASE("attention by warps: tiles of eight rows, every head_dim and type, sca
     for (const SplitKv split : {SplitKv::on, SplitKv::dealt})
       for (const bool has_8_bit_keys : {true, false}) {
         ++turn;
+        const int shifted = turn + turn / 4;  // for what must meet both kinds of splits, and of keys
         Fmha problem = of_warps(head_dim, has_8_bit_keys, turn % 3 == 0 ? DType::f16 : DType::bf16);
         problem.tile_m = 8;
-        problem.mask = turn % 4 == 3 ? Mask::none : Mask::causal;
+        problem.mask = shifted % 4 == 3 ? Mask::none : Mask::causal;
         problem.split_kv = split;
         problem.pack_gqa = kPacked[turn % 5];
         problem.tile_n = turn % 7 == 0 ? 128 : 64;
@@ -120,13 +121,14 @@ TEST_CASE("attention by warps: tiles of eight rows, every head_dim and type, sca
         problem.page_size = kPageSizes[turn % 5];
         testing::FmhaLaunchFacts facts;
         facts.seqused_k = {300, 131, 0, 1};
-        if (turn % 2 == 0) facts.softmax_scale = kScales[turn / 2 % 4];
+        if (shifted % 2 == 0) facts.softmax_scale = kScales[shifted / 2 % 4];
         if (has_8_bit_keys) facts.descales = static_cast<Descales>(turn / 2 % 3);
         if (split == SplitKv::on) facts.num_splits = 1 + turn / 4 % 3;
         facts.has_foreign_pages = turn % 3 == 0;
         facts.pool_layout = static_cast<PoolLayout>(turn % 3);
         const std::int64_t heads_kv = problem.pack_gqa == 16 ? 1 : 2;
-        testing::check_runs(problem, {4, heads_kv * *problem.pack_gqa, heads_kv, turn % 4 == 0 ? 1 : 3, 320, head_dim},
+        testing::check_runs(problem,
+                            {4, heads_kv * *problem.pack_gqa, heads_kv, shifted % 4 == 0 ? 1 : 3, 320, head_dim},
                             *compiler, {Schedule::lazy, Schedule::adversarial}, 1, facts);
       }
 }
