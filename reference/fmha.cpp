@@ -203,9 +203,8 @@ struct Sums {
 class RowChecker {
  public:
   RowChecker(const FmhaInputs& inputs, const FmhaOutputs& outputs, const FmhaSizes& sizes, const FmhaCheck& check)
-      : dtype_(dtype_bytes(inputs.k.dtype) < dtype_bytes(inputs.q.dtype) && !check.widens_to_queries
-                   ? DType::f16
-                   : inputs.q.dtype),
+      : dtype_(dtype_bytes(inputs.k.dtype) < dtype_bytes(inputs.q.dtype) && !check.widens_to_queries ? DType::f16
+                                                                                                     : inputs.q.dtype),
         has_descales_(inputs.q_descale || inputs.k_descale || inputs.v_descale),
         outputs_(outputs),
         sizes_(sizes),

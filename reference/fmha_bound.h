@@ -16,7 +16,8 @@
 //  4. A rescaling multiplies what was summed by ex2 of a difference of two maxima: one rounding of the difference
 //     (2 Z u in the exponent), one ex2, one product; at most T of them, and where parts of the keys are merged one more
 //     for each part but the first, which count as steps: eps_r = T (2.1 * 2^-23 + u + 2 ln 2 Z u).
-//  5. P is rounded to the 16-bit type, f16 where keys have 8 bits (but on tcgen05 where they are values too): u_P = 2^-8
+//  5. P is rounded to the 16-bit type, f16 where keys have 8 bits (but on tcgen05 where they are values too): u_P =
+//  2^-8
 //     (bf16) or 2^-11 (f16), h = half a subnormal step for tiny ones (2^-25 for f16). Weighted by p_j v_j / l:
 //     u_P A + h W / l. References are at most the row's maximum, so that of numbers relative to it h is no more.
 //     Where f16 stands for all operands (sm_90a, values that are 8-bit keys) a row of bf16 q is brought to 2^14 before:

@@ -47,18 +47,11 @@ __device__ __forceinline__ StepWork& work_of() {
   return *reinterpret_cast<StepWork*>(step_memory + smem_layout(C).step_work.offset);
 }
 
-// Blocks of the longest tile of a sequence that has some: they grow from tile to tile, or windows keep them alike.
-template <Config C>
-__device__ __forceinline__ int longest_tile(const Params& p, int sequence, int tiles) {
-  if constexpr (!hides_first_keys(C.facts)) return units_of<C>(p, sequence, tiles - 1);
-  return max(units_of<C>(p, sequence, 0), units_of<C>(p, sequence, tiles - 1));
-}
-
 // Of one head of a sequence whose keys are dealt; 0 of one that is left whole. One copy of the code counts a tile: the
 // ends, which the longest is one of, come first, so that a sequence that is left out is not counted further.
 template <Config C>
 __device__ __forceinline__ int dealt_units_of_head(const Params& p, const StepWork& work, int sequence) {
-  constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // as longest_tile()
+  constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // tiles grow, but for windows
   const int tiles = tiles_of_head<C>(p, sequence);
   int units = 0, longest = 0;
 #pragma unroll 1
@@ -336,7 +329,7 @@ requires(has_whole_tiles(C)) struct Schedule<C> {
         if (i + step < work.listed && work.first_tile[i + step] <= number) i += step;
       at = place_of_whole<C>(p, work, i, number);
     }
-    constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // as longest_tile()
+    constexpr int kEnds = hides_first_keys(C.facts) ? 2 : 1;  // tiles grow, but for windows
     const int heads = tile_heads<C>(p);
     bool is_found = is_whole || at.head + at.m + at.block > 0;
     int tiles, blocks, longest = 0, ends = 0;

@@ -99,11 +99,10 @@
 // nothing to do. CTA pairs: twice min(num_sms / 2 or 1, tiles), in clusters of 2. pack_gqa g: tiles =
 // ceil_div(seqlen_q * g, tile_m) * heads_kv * batch. Split keys: num_splits times as many tiles, or with dealt keys as
 // many as all tiles' blocks of keys may be, a workspace for the parts, and a second step of a warp for each row, or for
-// each row of each cut between two CTAs (ragged queries: some rows), or merge_ctas_of_tile() CTAs for each tile of parts
-// with a size of their own,
-// which is launched with programmatic stream serialization and waits for the first itself.
-// Domain: heads_q a multiple of heads_kv, with pack_gqa g exactly g * heads_kv; tiles, heads_q * batch, every seqlen
-// and seqlen_q + seqlen_k at most 2^31 - 2^16; split keys: strides of o multiples of 16 bytes.
+// each row of each cut between two CTAs (ragged queries: some rows), or merge_ctas_of_tile() CTAs for each tile of
+// parts with a size of their own, which is launched with programmatic stream serialization and waits for the first
+// itself. Domain: heads_q a multiple of heads_kv, with pack_gqa g exactly g * heads_kv; tiles, heads_q * batch, every
+// seqlen and seqlen_q + seqlen_k at most 2^31 - 2^16; split keys: strides of o multiples of 16 bytes.
 #pragma once
 
 #include "spec/fmha_config.h"

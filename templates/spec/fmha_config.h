@@ -119,8 +119,8 @@ TESSERA_HD constexpr int padded_heads(const Config& c) {
 TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != SplitKv::off; }
 // Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
-// Whether a CTA lets the merge begin two blocks before its keys end, not before its first: CTAs of the merge that wait
-// take places from CTAs of the next launch, which asks for its keys ahead.
+// Whether a CTA lets the merge begin two blocks before its first tile's keys end, not before they begin: CTAs of the
+// merge that wait take places from CTAs of the next launch, which asks for its keys ahead.
 TESSERA_HD constexpr bool launches_merge_late(const Config& c) {
   return has_eight_rows(c) && !is_dealt(c) && !widens_keys(c.facts);
 }

@@ -23,8 +23,8 @@
 //
 // Sums. Of an accumulator of 8-bit products the tensor cores keep 13 fraction bits, and of a product what these bits
 // reach: where many keys have the same weight each is cut by more the more came before it, and in the end it counts for
-// nothing. So O of some keys (promote_every) is added in fp32 to sums in shared memory (promoted), and begins anew; or to
-// sums in rows of o (keeps_sums_in_o).
+// nothing. So O of some keys (promote_every) is added in fp32 to sums in shared memory (promoted), and begins anew; or
+// to sums in rows of o (keeps_sums_in_o).
 //
 // Descales, fp32 [batch, heads_kv] or null (1): q_descale and k_descale are factors of the scale of the scores,
 // v_descale one of a finished row of O. Behind softmax_scale, or the parameters of pages, the entry has
