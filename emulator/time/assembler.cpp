@@ -8,16 +8,12 @@
 #include <vector>
 
 #include "emulator/time/cost.h"
+#include "emulator/time/opcode_words.h"
 #include "emulator/time/values.h"
 
 namespace tessera::emulator {
 namespace {
 
-bool starts_with_any(std::string_view opcode, std::initializer_list<std::string_view> words) {
-  for (const std::string_view word : words)
-    if (opcode.starts_with(word)) return true;
-  return false;
-}
 bool has(std::string_view opcode, std::string_view word) { return opcode.find(word) != std::string_view::npos; }
 
 bool is_of_32_bits(std::string_view opcode) { return has(opcode, "32") && !has(opcode, "f32") && !has(opcode, ".cc"); }

@@ -12,15 +12,10 @@
 #include <vector>
 
 #include "emulator/time/cost.h"
+#include "emulator/time/opcode_words.h"
 
 namespace tessera::emulator {
 namespace {
-
-bool starts_with_any(std::string_view opcode, std::initializer_list<std::string_view> words) {
-  for (const std::string_view word : words)
-    if (opcode.starts_with(word)) return true;
-  return false;
-}
 
 // {low, high} of 16 bits each.
 bool is_of_halves(const Operand& op) {
