@@ -18,6 +18,7 @@
 
 #include "generator/attention/fmha_choice.h"
 #include "generator/attention/fmha_cost.h"
+#include "generator/attention/fmha_eight_rows.h"
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_slots.h"
@@ -440,9 +441,7 @@ std::string FmhaOperator::explain(const Config& config, const Verdict& verdict) 
       return fmt::format("tile_m 16 with head_dim {}, a multiple of 16 needed: take tile_m 64",
                          head_dims_text(config.facts.head_dim, config.facts.head_dim_v));
     case Rule::facts_of_eight_rows:
-      return "tile_m 8, which is for keys that are split, in pages that TMA loads, on Hopper, with normalised O, heads "
-             "that share a tile by 1, 2, 4, 8 or more, and head_dim a multiple of 32, without sinks, trees, windows or "
-             "altered scores: take tile_m 16";
+      return explain_eight_rows(config);
     case Rule::pools_need_cp_async:
       return "kv_copy tma, rows of two pools of keys come by threads: take cp_async";
     case Rule::k_major_v_of_placed_keys:
