@@ -14,6 +14,7 @@
 #include "runtime/nvrtc.h"
 #include "tessera/error.h"
 #include "tests/mutations/mutate.h"
+#include "tests/mutations/page.h"
 #include "tests/mutations/subject.h"
 #include "tests/mutations/warp_syncs.h"
 #include "tests/support/input_faults.h"
@@ -21,6 +22,9 @@
 
 namespace tessera::mutations {
 namespace {
+
+/// Words of a Problem, and sizes.
+using Kernel = std::pair<const char*, std::map<std::string, std::int64_t>>;
 
 /// One line of the table.
 struct Row {
@@ -213,6 +217,11 @@ std::string table(const std::string& kernel, const std::map<std::string, Row>& r
       kernel, places, named, numbers, places - named - numbers, 100.0 * (named + numbers) / places, lines);
 }
 
+/// TESSERA_MUTATIONS: a part of the words of the kernels that are asked about, "__syncwarp" for that section; null:
+/// all.
+const char* only() { return std::getenv("TESSERA_MUTATIONS"); }
+bool is_asked(const std::string& words) { return only() == nullptr || words.find(only()) != std::string::npos; }
+
 std::unique_ptr<Compiler> find_compiler() {
   try {
     return make_nvrtc_compiler({.library = {}, .repro_folder = {}, .makes_cubin = false});
@@ -227,7 +236,7 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
   if (!compiler) return;
   const std::map<std::string, std::int64_t> small{
       {"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}};
-  const std::pair<const char*, std::map<std::string, std::int64_t>> kernels[] = {
+  const Kernel kernels[] = {
       {"copy2d", {{"dim0", 96}, {"dim1", 200}}},
       {"copy2d rank=1 dtype=u8", {{"dim0", 4096}}},
       {"copy2d rank=3 dtype=bf16 swizzle=64B", {{"dim0", 72}, {"dim1", 50}, {"dim2", 3}}},
@@ -288,68 +297,53 @@ TEST_CASE("unharmed kernels say nothing under any schedule") {
 
 /// Other kinds of attention kernels, and products by mma.sync, for the page alone: they would double the time of a test
 /// run.
-std::vector<Subject> page_subjects(Compiler& compiler) {
-  return {{"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64 promote_every=64",
-           {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}},
-           compiler},
-          {"fmha head_dim=64 kv_dtype=e4m3 mma_kind=mma.f16 pack_gqa=4 tile_m=16 tile_n=64 stages=2",
-           {{"batch", 3}, {"heads_q", 8}, {"heads_kv", 2}, {"seqlen_q", 3}, {"seqlen_k", 300}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=128",
-           {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 300}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=512 mask=causal",
-           {{"batch", 1}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 200}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=256 cta_group=2 p_path=smem v_layout=k output=unnormalized dtype=f16",
-           {{"batch", 1}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 200}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=64 window=sliding seqused=qk pack_gqa=4 split_kv=on",
-           {{"batch", 2},
-            {"heads_q", 4},
-            {"heads_kv", 1},
-            {"seqlen_q", 40},
-            {"seqlen_k", 500},
-            {"window_size_left", 450},
-            {"window_size_right", 10},
-            {"num_splits", 2}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=64 mask=causal q_layout=ragged",
-           {{"batch", 3}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 300}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=64 mask=causal kv_pools=sparse_window pack_gqa=16",
-           {{"batch", 2},
-            {"heads_q", 16},
-            {"heads_kv", 1},
-            {"seqlen_q", 2},
-            {"seqlen_k", 300},
-            {"topk", 300},
-            {"seqlen_swa", 150}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=64 kv_dtype=e4m3 mask=causal",
-           {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=64 dtype=e4m3",
-           {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}},
-           compiler},
-          {"fmha head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16",
-           {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 200}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on pack_gqa=16 mask=causal",
-           {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 2}, {"seqlen_k", 200}},
-           compiler},
-          {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16",
-           {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 200}},
-           compiler},
-          {"gemm mma_kind=mma.f16 tile_m=256 tile_n=64 split_k=1 swap_ab=off stages=2",
-           {{"m", 100}, {"n", 136}, {"k", 400}},
-           compiler},
-          {"fmha arch=sm_120a dtype=nvfp4 head_dim=64 mask=causal tile_m=64 tile_n=64 stages=2",
-           {{"batch", 1}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}},
-           compiler},
-          {"gemm arch=sm_120a dtype=nvfp4 tile_m=128 tile_n=128 split_k=1 stages=2",
-           {{"m", 200}, {"n", 136}, {"k", 608}},
-           compiler}};
+const std::vector<Kernel>& kernels_of_page() {
+  static const std::vector<Kernel> all = {
+      {"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64 promote_every=64",
+       {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}}},
+      {"fmha head_dim=64 kv_dtype=e4m3 mma_kind=mma.f16 pack_gqa=4 tile_m=16 tile_n=64 stages=2",
+       {{"batch", 3}, {"heads_q", 8}, {"heads_kv", 2}, {"seqlen_q", 3}, {"seqlen_k", 300}}},
+      {"fmha arch=sm_100a head_dim=128",
+       {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 300}}},
+      {"fmha arch=sm_100a head_dim=512 mask=causal",
+       {{"batch", 1}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 200}}},
+      {"fmha arch=sm_100a head_dim=256 cta_group=2 p_path=smem v_layout=k output=unnormalized dtype=f16",
+       {{"batch", 1}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 200}}},
+      {"fmha arch=sm_100a head_dim=64 window=sliding seqused=qk pack_gqa=4 split_kv=on",
+       {{"batch", 2},
+        {"heads_q", 4},
+        {"heads_kv", 1},
+        {"seqlen_q", 40},
+        {"seqlen_k", 500},
+        {"window_size_left", 450},
+        {"window_size_right", 10},
+        {"num_splits", 2}}},
+      {"fmha arch=sm_100a head_dim=64 mask=causal q_layout=ragged",
+       {{"batch", 3}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 300}}},
+      {"fmha arch=sm_100a head_dim=64 mask=causal kv_pools=sparse_window pack_gqa=16",
+       {{"batch", 2},
+        {"heads_q", 16},
+        {"heads_kv", 1},
+        {"seqlen_q", 2},
+        {"seqlen_k", 300},
+        {"topk", 300},
+        {"seqlen_swa", 150}}},
+      {"fmha arch=sm_100a head_dim=64 kv_dtype=e4m3 mask=causal",
+       {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}}},
+      {"fmha arch=sm_100a head_dim=64 dtype=e4m3",
+       {{"batch", 2}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}}},
+      {"fmha head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16",
+       {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 200}}},
+      {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on pack_gqa=16 mask=causal",
+       {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 2}, {"seqlen_k", 200}}},
+      {"fmha arch=sm_100a head_dim=576 head_dim_v=512 v_is_k=on kv_dtype=e4m3 pack_gqa=16",
+       {{"batch", 2}, {"heads_q", 16}, {"heads_kv", 1}, {"seqlen_q", 1}, {"seqlen_k", 200}}},
+      {"gemm mma_kind=mma.f16 tile_m=256 tile_n=64 split_k=1 swap_ab=off stages=2",
+       {{"m", 100}, {"n", 136}, {"k", 400}}},
+      {"fmha arch=sm_120a dtype=nvfp4 head_dim=64 mask=causal tile_m=64 tile_n=64 stages=2",
+       {{"batch", 1}, {"heads_q", 2}, {"heads_kv", 1}, {"seqlen_q", 150}, {"seqlen_k", 300}}},
+      {"gemm arch=sm_120a dtype=nvfp4 tile_m=128 tile_n=128 split_k=1 stages=2", {{"m", 200}, {"n", 136}, {"k", 608}}}};
+  return all;
 }
 
 TEST_CASE("each __syncwarp of the templates") {
@@ -361,9 +355,9 @@ TEST_CASE("faults in our own kernels are caught") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;
   const bool writes_page = std::getenv("TESSERA_UPDATE_GOLDEN") != nullptr;
-  const std::pair<const char*, std::map<std::string, std::int64_t>> kernels[] = {
+  const Kernel kernels[] = {
       {"copy2d", {{"dim0", 96}, {"dim1", 200}}},
-      {"fmha head_dim=64", {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 400}, {"seqlen_k", 300}}},
+      {"fmha head_dim=64", {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 400}, {"seqlen_k", 400}}},
       {"fmha arch=sm_100a head_dim=64 mask=causal",
        {{"batch", 1}, {"heads_q", 1}, {"heads_kv", 1}, {"seqlen_q", 300}, {"seqlen_k", 700}}},
       {"gemm arch=sm_100a tile_m=128 tile_n=32 cluster_m=1 split_k=1 stages=2", {{"m", 136}, {"n", 40}, {"k", 200}}},
@@ -391,9 +385,10 @@ TEST_CASE("faults in our own kernels are caught") {
   testing::Sample sample(20);
   std::vector<Subject> subjects;
   for (const auto& [words, sizes] : kernels)
-    if (sample.takes() || takes_all) subjects.emplace_back(words, sizes, *compiler);
+    if ((sample.takes() || takes_all) && is_asked(words)) subjects.emplace_back(words, sizes, *compiler);
   if (writes_page)
-    for (Subject& subject : page_subjects(*compiler)) subjects.push_back(std::move(subject));
+    for (const auto& [words, sizes] : kernels_of_page())
+      if (is_asked(words)) subjects.emplace_back(words, sizes, *compiler);
   std::string page =
       "# Faults planted in our own kernels\n\n"
       "Generated by `TESSERA_UPDATE_GOLDEN=1 build/tests/test_mutations`. Each row: a slip at one instruction of the "
@@ -402,7 +397,7 @@ TEST_CASE("faults in our own kernels are caught") {
       "1. "
       "*first finding*:\nwhat names the fault, and how often; hazards are marked. *wrong output only*: nothing is "
       "reported, and the output differs\nfrom the unharmed kernel's.\n\n" +
-      testing::input_faults_page() + (writes_page ? warp_syncs_page(*compiler, true) : "");
+      testing::input_faults_page() + (writes_page && is_asked("__syncwarp") ? warp_syncs_page(*compiler, true) : "");
   for (const Trial& trial : judge_all(subjects, takes_all ? kMaxPlaces : kMaxPlacesOfSample)) {
     const std::string& kernel = trial.subject->plan().kernel;
     for (const auto& [kind, row] : trial.rows)
@@ -410,7 +405,8 @@ TEST_CASE("faults in our own kernels are caught") {
         CHECK_MESSAGE(reason_of(kernel, kind) != nullptr, kernel, ": ", kind, " at PTX line ", line, " is not seen");
     page += table(kernel, trial.rows);
   }
-  if (writes_page) write_file(TESSERA_SOURCE_DIR "/docs/mutations.md", page);
+  const char* const file = TESSERA_SOURCE_DIR "/docs/mutations.md";
+  if (writes_page) write_file(file, only() == nullptr ? page : with_sections(read_text(file), page));
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha head_dim=64 mask=causal", attention},
       {"fmha head_dim=64 mask=causal q_layout=ragged", attention},
       {"fmha head_dim=64 mask=causal q_layout=ragged split_kv=dealt tile_m=64 tile_n=64", attention},
+      {"fmha head_dim=64 mask=causal q_layout=ragged split_kv=dealt output=unnormalized tile_m=64 tile_n=64",
+       attention},
       {"fmha head_dim=64 kv_layout=paged page_size=16 mask=causal", pages},
       {"fmha head_dim=64 kv_layout=paged page_size=16 split_kv=on mma_kind=mma.f16 tile_m=16 pack_gqa=2", few},
       {"fmha head_dim=128 kv_layout=paged page_size=1 pack_gqa=2", tokens},
@@ -52,8 +54,8 @@ const std::vector<std::pair<const char*, Sizes>>& kernels() {
       {"fmha head_dim=64 kv_pools=sparse_window pack_gqa=2", pools},
       {"fmha head_dim=64 dtype=e4m3 tile_m=128 tile_n=64", attention},
       {"fmha head_dim=256 dtype=e4m3 tile_m=128 tile_n=96 promote_every=96", attention},
-      {"fmha head_dim=64 kv_dtype=e4m3", attention},
-      {"fmha head_dim=64 kv_dtype=e4m3 kv_layout=paged page_size=16", pages},
+      {"fmha head_dim=64 kv_dtype=e4m3 mask=causal", attention},
+      {"fmha head_dim=64 kv_dtype=e4m3 kv_layout=paged page_size=16 mask=causal", pages},
       {"fmha head_dim=64 kv_dtype=e4m3 mma_kind=mma.f16 pack_gqa=2", attention},
       {"fmha head_dim=512 mask=causal", attention},
       {"fmha head_dim=576 head_dim_v=512 v_is_k=on pack_gqa=16", latent},
@@ -116,6 +118,12 @@ const std::map<std::string, const char*>& sync_reasons() {
       {"attention/placed_keys.cuh: load_boxes, 3", kLast},
       {"attention/placed_keys.cuh: clear_and_arrive", kLast},
       {"fmha/epilogue.cuh: hand_over_ragged", "of O that is not normalised, which these do not have"},
+      // Of a CTA's tiles only the first and the last are parts. The first one's message is overwritten once a whole
+      // tile behind it has left, and give_rows() brings the warp together for that; behind the last one none is
+      // written.
+      {"fmha/epilogue.cuh: store_part",
+       "where whole tiles leave by their slot: the warp meets for the one that comes behind a part before the part's "
+       "message is overwritten"},
       {"fmha/kernel.cuh: run", kBarrier},
       {"fmha/warps.cuh: end_reads", kMatrices},
       {"fmha/widened.cuh: load_tiles", kIssuer},
