@@ -1,5 +1,5 @@
-// Jit with a compiler that counts instead of compiling: sharing, policies, warm-up, coverage. One file, though long:
-// all cases are of one class and share its fixture.
+// Jit with a compiler that counts instead of compiling: sharing, policies, failures, coverage. Warm-up and kernels that
+// are merged: jit_warm_test.cpp, jit_merge_test.cpp.
 
 #include "tessera/jit.h"
 
@@ -17,70 +17,13 @@
 #include "tessera/internal/jit_state.h"
 #include "tests/generator/problems.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/jit_fixture.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tessera {
 namespace {
 
-/// Counts compiles; its image is the bundle's entry name.
-class CountingCompiler final : public Compiler {
- public:
-  std::atomic<int> compiles{0};
-  std::atomic<int> delay_ms{0};
-  std::atomic<bool> is_held{false};  ///< compiles wait until it is false and notified
-  std::string fail_on;               ///< compiles of a bundle whose program text holds this fail
-
-  const CompilerIdentity& identity() const override { return identity_; }
-  const std::vector<std::string>& architectures() const override { return architectures_; }
-  Image compile(const SourceBundle& bundle) override {
-    ++compiles;
-    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms.load()));
-    is_held.wait(true);
-    if (!fail_on.empty() && bundle.entries.front().find(fail_on) != std::string::npos) {
-      throw Error(ErrorKind::compile, "planted failure");
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      compiled.push_back(bundle.entries.front());
-    }
-    Image image;
-    image.ptx = "// " + bundle.entries.front();
-    image.cubin.assign(64, std::byte{7});
-    image.report.compiler = identity_;
-    image.report.entries.push_back({.name = bundle.entries.front(), .registers = 168});
-    image.report.compile_ms = 1;
-    if (bundle.merge != nullptr) add_merge(image, compile(*bundle.merge));
-    return image;
-  }
-  std::vector<std::string> compiled;  ///< entries, in the order in which their compiles end
-
- private:
-  std::mutex mutex_;
-  CompilerIdentity identity_{.name = "counting", .major_version = 1, .minor_version = 0, .build_id = "00"};
-  std::vector<std::string> architectures_{"sm_90a"};
-};
-
-struct Fixture {
-  testing::TemporaryFolder folder;
-  std::shared_ptr<CountingCompiler> compiler = std::make_shared<CountingCompiler>();
-  std::unique_ptr<Jit> jit(JitOptions options = {}) const {
-    options.cache_dir = folder.path / "cache";
-    auto made = std::make_unique<Jit>(std::move(options));
-    made->set_compiler(compiler);
-    return made;
-  }
-};
-
-template <class Function>
-Error error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no error");
-  return Error(ErrorKind::io, "");
-}
+using jit_test::CountingCompiler, jit_test::error_of, jit_test::Fixture;
 
 TEST_CASE("jit: one Problem compiles once, in one process and the next") {
   const Fixture fixture;
@@ -283,105 +226,6 @@ TEST_CASE("jit: a failed compile reaches the caller, publishes nothing, and is t
   CHECK(fixture.compiler->compiles == 2);
 }
 
-TEST_CASE("jit: warm counts distinct kernels, survives a failure, resumes after it") {
-  const Fixture fixture;
-  std::vector<Problem> problems;
-  for (const int head_dim : {64, 128, 256, 40}) {
-    for (int copies = 0; copies < 3; ++copies) problems.emplace_back(Fmha{.head_dim = head_dim, .seqlen_q = 0});
-  }
-  fixture.compiler->fail_on = "d256";
-  const WarmReport first = fixture.jit()->warm(problems);
-  CHECK(first.problems == 12);
-  CHECK(first.kernels == 3);
-  CHECK(first.compiled == 2);
-  CHECK(first.failed == 1);
-  REQUIRE(first.rejected.size() == 3);
-  CHECK(first.rejected.front().index == 9);
-  CHECK(first.rejected.front().reason.find("head_dim 40") != std::string::npos);
-  fixture.compiler->fail_on.clear();
-  const WarmReport second = fixture.jit()->warm(problems);
-  CHECK(second.hit == 2);
-  CHECK(second.compiled == 1);
-  CHECK(second.failed == 0);
-}
-
-TEST_CASE("jit: warm stops when asked and keeps what is done") {
-  const Fixture fixture;
-  fixture.compiler->delay_ms = 5;
-  std::vector<Problem> problems;
-  for (const int head_dim : {64, 128, 256}) {
-    for (const DType dtype : {DType::bf16, DType::f16})
-      problems.emplace_back(Fmha{.head_dim = head_dim, .dtype = dtype});
-  }
-  std::stop_source stop;
-  WarmOptions options{.jobs = 1,
-                      .on_progress =
-                          [&](const WarmProgress& p) {
-                            if (p.done == 2) stop.request_stop();
-                          },
-                      .stop = stop.get_token()};
-  const WarmReport report = fixture.jit()->warm(problems, options);
-  CHECK(report.was_cancelled);
-  CHECK(report.compiled == 2);
-  CHECK(report.entries.size() == 2);
-  CHECK(fixture.jit()->warm(problems).hit == 2);
-}
-
-TEST_CASE("jit: warm that waits for another process stops when asked") {
-  const Fixture fixture;
-  const auto jit = fixture.jit();
-  const std::vector<Problem> problems{Problem(Fmha{.head_dim = 64}), Problem(Fmha{.head_dim = 128})};
-  CHECK(jit->warm(std::span(problems).first(1)).compiled == 1);  // makes the folders
-  const WarmReport asked = jit->warm(std::span(problems).last(1), {.dry_run = true});
-  CacheShared shared(jit->cache().options());
-  const CacheFolder folder(shared, jit->cache().options().user_folder, true);
-  const ProcessLock holder = folder.lock("build " + asked.entries.at(0).keys.entry);
-  REQUIRE(holder.outcome() == LockOutcome::held);
-  std::stop_source stop;
-  const std::jthread interrupt([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds{60});
-    stop.request_stop();
-  });
-  const WarmReport report = jit->warm(problems, {.jobs = 1, .stop = stop.get_token()});
-  CHECK(report.was_cancelled);
-  CHECK(report.hit == 1);
-  CHECK(report.failed == 0);
-  CHECK(report.entries.size() == 1);
-  CHECK(fixture.compiler->compiles == 1);
-}
-
-TEST_CASE("jit: warm counts the distinct kernels before it compiles, and can be stopped while it counts") {
-  const Fixture fixture;
-  std::vector<Problem> problems;
-  for (Hint batch = 1; batch <= 3000; ++batch) problems.emplace_back(Fmha{.head_dim = 64, .batch = batch});
-  problems.emplace_back(Fmha{.head_dim = 128});
-  std::vector<WarmCount> counts;
-  WarmOptions options{.on_count = [&](const WarmCount& count) {
-    CHECK(fixture.compiler->compiles == 0);
-    counts.push_back(count);
-  }};
-  const WarmReport whole = fixture.jit()->warm(problems, options);
-  REQUIRE(counts.size() == 3);
-  CHECK(counts[0].problems == 1024);
-  CHECK(counts[1].problems == 2048);
-  CHECK(counts[1].total == 3001);
-  CHECK(counts[2].problems == 3001);
-  CHECK(counts[2].kernels == whole.kernels);
-  CHECK(fixture.compiler->compiles == whole.kernels);
-  CHECK_FALSE(whole.was_cancelled);
-
-  std::stop_source stop;
-  options.stop = stop.get_token();
-  options.on_count = [&](const WarmCount& count) {
-    CHECK(count.problems == 1024);
-    stop.request_stop();
-  };
-  const WarmReport stopped = fixture.jit()->warm(problems, options);
-  CHECK(stopped.was_cancelled);
-  CHECK(stopped.kernels < whole.kernels);
-  CHECK(stopped.entries.empty());
-}
-
 TEST_CASE("jit: a kernel may be asked for by its plan, and is the one of its problem") {
   const Fixture fixture;
   const auto jit = fixture.jit();
@@ -517,139 +361,6 @@ TEST_CASE("jit: a factor of values that are a part of keys is refused, not ignor
   CHECK(refusal(latent, {.v_descale = 4096}) == only_k);
   CHECK(refusal(latent, {.k_descale = 4096}) != only_k);  // but for its sizes
   CHECK(refusal(Fmha{.kv_dtype = DType::e4m3}, {.v_descale = 4096}) != only_k);
-}
-
-Problem dealt(std::string_view page_size, std::string_view head_dim = "128") {
-  return problem_of("fmha", {{"head_dim", std::string(head_dim)},
-                             {"mask", "causal"},
-                             {"q_layout", "ragged"},
-                             {"kv_layout", "paged"},
-                             {"page_size", std::string(page_size)},
-                             {"split_kv", "dealt"}});
-}
-std::string merge_of(const Problem& problem) { return make_plan(problem).launch.steps.at(1).entry; }
-bool is_merge(const CacheListing& entry) { return entry.kernel.ends_with("_merge"); }
-
-TEST_CASE("jit: kernels of one output share the kernel that merges, each has it in its entry") {
-  const Fixture fixture;
-  const Problem a = dealt("16"), b = dealt("64"), wide = dealt("16", "256");
-  REQUIRE(merge_of(a) == merge_of(b));
-  REQUIRE(merge_of(a) != merge_of(wide));
-  const auto jit = fixture.jit();
-  const auto first = jit->kernel(a);
-  CHECK(fixture.compiler->compiles == 2);
-  const CacheEntry& entry = first->entry();
-  CHECK(entry.image.ptx == "// " + first->plan().kernel);
-  CHECK(entry.image.merge.ptx == "// " + merge_of(a));
-  CHECK(entry.image.merge.cubin.size() == 64);
-  REQUIRE(entry.image.report.entries.size() == 2);
-  CHECK(entry.image.report.entries[1].name == merge_of(a));
-  CHECK(entry.image.report.compile_ms >= 1);
-  CHECK(entry.image.report.compile_ms < 1000);
-  const auto second = jit->kernel(b);
-  CHECK(fixture.compiler->compiles == 3);
-  CHECK(second->entry().image.merge.ptx == entry.image.merge.ptx);
-  jit->kernel(wide);
-  CHECK(fixture.compiler->compiles == 5);
-  CHECK(jit->stats().cache.compiles == 5);
-  // Another process finds both parts in the kernel's own entry.
-  const auto other = fixture.jit();
-  const CacheEntry& found = other->kernel(a)->entry();
-  CHECK(found.tier == CacheTier::user);
-  CHECK(found.image.merge.cubin == entry.image.merge.cubin);
-  CHECK(found.whole_image().merge.ptx == entry.image.merge.ptx);
-  CHECK(fixture.compiler->compiles == 5);
-  // Options reach the merge.
-  fixture.jit({.nvrtc_options = {"--use_fast_math"}})->kernel(a);
-  CHECK(fixture.compiler->compiles == 7);
-}
-
-TEST_CASE("jit: a cache that has the merge and not the kernel, the kernel and not the merge, a damaged merge") {
-  const Fixture fixture;
-  const Problem a = dealt("16"), b = dealt("64");
-  fixture.jit()->kernel(a);
-  const auto entries = [&] { return list_cache(fixture.jit()->cache().options()); };
-  REQUIRE(entries().size() == 2);
-  const auto remove_those = [&](bool merges) {
-    for (const CacheListing& entry : entries())
-      if (is_merge(entry) == merges) std::filesystem::remove_all(entry.folder);
-  };
-  // The merge alone: the kernel is compiled.
-  remove_those(false);
-  fixture.compiler->compiled.clear();
-  CHECK(fixture.jit()->check({&a, 1}).front().tier == std::nullopt);
-  fixture.jit()->kernel(a);
-  CHECK(fixture.compiler->compiled == std::vector<std::string>{planned_kernel(a)});
-  // The kernel alone: nothing is.
-  remove_those(true);
-  fixture.compiler->compiled.clear();
-  CHECK(fixture.jit()->check({&a, 1}).front().tier == CacheTier::user);
-  CHECK(fixture.jit({.policy = CompilePolicy::forbid})->kernel(a)->entry().image.merge.cubin.size() == 64);
-  CHECK(fixture.compiler->compiled.empty());
-  // Neither for another one.
-  fixture.jit()->kernel(b);
-  CHECK(fixture.compiler->compiled.size() == 2);
-  // A damaged merge is compiled again; who has its own does not look at it.
-  for (const CacheListing& entry : entries())
-    if (is_merge(entry)) write_file(entry.folder / "kernel.cubin", "damaged");
-  fixture.compiler->compiled.clear();
-  fixture.jit()->kernel(a);
-  CHECK(fixture.compiler->compiled.empty());
-  const Problem c = dealt("32");
-  REQUIRE(merge_of(c) == merge_of(a));
-  const auto jit = fixture.jit();
-  CHECK(jit->kernel(c)->entry().image.merge.cubin.size() == 64);
-  CHECK(fixture.compiler->compiled.size() == 2);
-  CHECK(jit->stats().cache.quarantined == 1);
-}
-
-TEST_CASE("jit: two threads that want two kernels of one merge compile it once") {
-  const Fixture fixture;
-  fixture.compiler->delay_ms = 50;
-  const auto jit = fixture.jit();
-  {
-    std::vector<std::jthread> threads;
-    for (const char* const page : {"8", "16", "32", "64"})
-      threads.emplace_back([&, page] { jit->kernel(dealt(page)); });
-  }
-  CHECK(fixture.compiler->compiles == 5);
-  // Of a list likewise, which counts kernels alone.
-  const Fixture other;
-  const std::vector<Problem> problems{dealt("8"), dealt("16"), dealt("32"), dealt("64")};
-  const WarmReport report = other.jit()->warm(problems, {.jobs = 4});
-  CHECK(report.compiled == 4);
-  CHECK(report.entries.front().registers == 168);
-  CHECK(other.compiler->compiles == 5);
-}
-
-TEST_CASE("jit: without a folder kernels share a merge in memory") {
-  const auto compiler = std::make_shared<CountingCompiler>();
-  Jit jit({.use_disk_cache = false});
-  jit.set_compiler(compiler);
-  jit.kernel(dealt("16"));
-  CHECK(jit.kernel(dealt("64"))->entry().image.merge.cubin.size() == 64);
-  CHECK(compiler->compiles == 3);
-}
-
-TEST_CASE("jit: a merge that does not compile is the kernel's failure, and is tried again") {
-  const Fixture fixture;
-  const Problem a = dealt("16");
-  const auto jit = fixture.jit();
-  fixture.compiler->fail_on = "_merge";
-  CHECK(error_of([&] { jit->kernel(a); }).kind() == ErrorKind::compile);
-  CHECK(list_cache(jit->cache().options()).empty());
-  fixture.compiler->fail_on.clear();
-  CHECK_NOTHROW(jit->kernel(a));
-  CHECK(fixture.compiler->compiles == 4);
-  // The kernel's failure leaves the merge, which is whole.
-  const Fixture other;
-  other.compiler->fail_on = planned_kernel(a);
-  CHECK(error_of([&] { other.jit()->kernel(a); }).kind() == ErrorKind::compile);
-  REQUIRE(list_cache(other.jit()->cache().options()).size() == 1);
-  other.compiler->fail_on.clear();
-  other.compiler->compiled.clear();
-  other.jit()->kernel(a);
-  CHECK(other.compiler->compiled == std::vector<std::string>{planned_kernel(a)});
 }
 
 TEST_CASE("jit: compiler options enter the key") {
