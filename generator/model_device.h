@@ -17,6 +17,8 @@ constexpr int hopper_clusters_at_once(int size) {
   return kAtOnce[size < 1 ? 1 : size > 8 ? 8 : size];
 }
 inline constexpr ModelDevice kBlackwell{148, 1.85};  // by published figures: never measured
+/// What all of its multiprocessors load in a cycle: 13.3 TB/s of the L2 at 1.75 GHz, 7.2 TB/s of memory.
+inline constexpr double kBlackwellL2Bytes = 7600, kBlackwellMemoryBytes = 3892;
 /// Those whose tensor cores take operands from registers: rates of one multiprocessor, in each cycle of that clock.
 struct MmaDevice {
   const char* name;

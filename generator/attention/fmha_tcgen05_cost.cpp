@@ -27,7 +27,6 @@ constexpr double kLanesOfTile = 128, kIdleTile = 0.1;  // rows of a Q tile; of t
 constexpr double kUncovered = 0.2;                     // of the lesser one of computing and memory
 constexpr double kLaunchCycles = 4500;
 constexpr double kMergeCycles = 6000;  // a second kernel, which reads what the parts have written
-constexpr double kMemoryBytesPerCycle = 3892, kL2BytesPerCycle = 7189;  // of all multiprocessors, as for products
 
 double block_cycles(const Config& c) {
   const bool has_two = fmha_tcgen05::q_tiles(c) == 2;
@@ -75,7 +74,8 @@ double fmha_tcgen05_cycles(const Config& c, const Fmha& p) {
 
   const double of_head = keys * bytes_of_keys(c.facts, fmha_tcgen05::qk_columns(c) + fmha_tcgen05::v_columns(c));
   const double read = tiles * (most + least) / (2 * most) * of_head / ctas;  // out of the L2, by all tiles
-  const double loaded = std::max(batch * size_of(p.heads_kv) * of_head / kMemoryBytesPerCycle, read / kL2BytesPerCycle);
+  const double loaded =
+      std::max(batch * size_of(p.heads_kv) * of_head / kBlackwellMemoryBytes, read / kBlackwellL2Bytes);
   // A second Q tile, or a second CTA, that has no rows.
   const double idle = queries * c.pack_gqa <= kLanesOfTile ? kIdleTile * (c.tile_m / kLanesOfTile - 1) : 0;
   return kLaunchCycles + (1 + std::max(idle, 0.0)) * std::max(computed, loaded) +

@@ -13,22 +13,20 @@ namespace {
 constexpr double kSms = kBlackwell.sms;
 // Unless a source is named: found where the choice, and the order of kernels that are near it, agree with the times
 // that are predicted for a B200 (11 problems with 10 to 39 kernels each; docs/time.md).
-constexpr double kLaunchCycles = 5000;         // a launch
-constexpr double kFirstCycles = 6000;          // of a CTA: until its first products
-constexpr double kClusterCycles = 1140;        // until CTAs of a cluster have met
-constexpr double kSmemBytesPerCycle = 128;     // of one SM
-constexpr double kL2BytesPerCycle = 7600;      // of all SMs: 13.3 TB/s at 1.75 GHz
-constexpr double kL2BytesOfSm = 91;            // of one SM, at most
-constexpr double kSlotCycles = 2160;           // from a slot's release to its next contents
-constexpr double kScaleCopyCycles = 48;        // of a tile of scales to Tensor Memory
-constexpr double kMemoryBytesPerCycle = 3892;  // all SMs: 7.2 TB/s
-constexpr double kStoreBytesPerCycle = 24;     // of a tile of D, through shared memory
-constexpr double kLoadedColumns = 4;           // of TMEM in registers, 128 lanes: cycles a column, inverse
-constexpr double kStepCycles = 12;             // barriers of a step that nothing covers, of each pair
-constexpr double kSplitCycles = 260;           // barriers of the cluster
-constexpr double kDoubledSplitCycles = 1660;   // sums of other CTAs, for each doubling of the parts
-constexpr double kSplitTraffic = 1.46;         // of sums that are written and read, beside what the L2 takes
-constexpr double kSharpness = 4;               // of the greater one of computing and memory
+constexpr double kLaunchCycles = 5000;        // a launch
+constexpr double kFirstCycles = 6000;         // of a CTA: until its first products
+constexpr double kClusterCycles = 1140;       // until CTAs of a cluster have met
+constexpr double kSmemBytesPerCycle = 128;    // of one SM
+constexpr double kL2BytesOfSm = 91;           // of one SM, at most
+constexpr double kSlotCycles = 2160;          // from a slot's release to its next contents
+constexpr double kScaleCopyCycles = 48;       // of a tile of scales to Tensor Memory
+constexpr double kStoreBytesPerCycle = 24;    // of a tile of D, through shared memory
+constexpr double kLoadedColumns = 4;          // of TMEM in registers, 128 lanes: cycles a column, inverse
+constexpr double kStepCycles = 12;            // barriers of a step that nothing covers, of each pair
+constexpr double kSplitCycles = 260;          // barriers of the cluster
+constexpr double kDoubledSplitCycles = 1660;  // sums of other CTAs, for each doubling of the parts
+constexpr double kSplitTraffic = 1.46;        // of sums that are written and read, beside what the L2 takes
+constexpr double kSharpness = 4;              // of the greater one of computing and memory
 constexpr Hint kDefaultExtent = 4096;
 
 double extent(Hint hint, Hint otherwise) { return static_cast<double>(hint < 0 ? otherwise : std::max<Hint>(hint, 1)); }
@@ -83,7 +81,7 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double at_once = clusters_at_once(c);
   const double rounds = ceil_of(clusters, at_once);
   const double l2 =
-      std::min(kL2BytesOfSm, kL2BytesPerCycle / (std::min(clusters, at_once) * gemm_tcgen05::cluster_size(c)));
+      std::min(kL2BytesOfSm, kBlackwellL2Bytes / (std::min(clusters, at_once) * gemm_tcgen05::cluster_size(c)));
   const double products = steps * std::max({tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies,
                                             asked_bytes(c) / l2, kSlotCycles / c.stages});
   const double joined = c.split_k > 1 ? kSplitCycles + kDoubledSplitCycles * doublings : 0;
@@ -99,7 +97,7 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   // Few CTAs cannot ask for all that memory delivers; with their rings half of them can. The last tile leaves when its
   // bytes have come.
   const double used = std::min(1.0, 2 * clusters * gemm_tcgen05::cluster_size(c) / kSms);
-  const double memory = bytes / (kMemoryBytesPerCycle * std::max(used, 1 / kSms)) + store + joined;
+  const double memory = bytes / (kBlackwellMemoryBytes * std::max(used, 1 / kSms)) + store + joined;
 
   GemmTcgen05Cost cost;
   cost.cycles = kLaunchCycles + std::pow(std::pow(computed, kSharpness) + std::pow(memory, kSharpness), 1 / kSharpness);
