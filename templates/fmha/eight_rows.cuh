@@ -112,6 +112,10 @@ struct EightRowConsumer : Consumer<C> {
     }
   }
 
+  __device__ __forceinline__ void prepare(Queries& q) {
+    if constexpr (kNarrows) narrow_queries(q);
+  }
+
   // S^T of this warp's keys, as two sums, of every other step: a product waits for the one before it in its sum.
   __device__ __forceinline__ void multiply_queries(KeyScores& scores, const Queries& q, unsigned slot) const {
     constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, qk_columns(C));
@@ -327,14 +331,8 @@ struct EightRowConsumer : Consumer<C> {
 #pragma unroll 1
     for (int round = 0; this->schedule.has(round); round = this->schedule.next(round, tile)) {
       tile = this->schedule.at(round);
-      this->begin(tile);
       Queries q;
-      load_queries(q);
-      end_reads();
-      if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(this->smem, this->q_index()));
-      if constexpr (kNarrows) narrow_queries(q);
-      if (round == 0 && this->p.pages > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.early>(this->smem, 0), 0);
-      this->rows = RowStatistics{};
+      begin_shared<C>(*this, tile, q, round);
       Outputs output;
 #pragma unroll
       for (int i = 0; i < kTilesOfO; ++i)

@@ -62,6 +62,20 @@ __device__ __forceinline__ void widen_values(unsigned word, unsigned scales,
   attention::widen_pairs<C.facts.kv_format>(word, attention::scale_pair<C.facts.kv_format>(first, second), pairs);
 }
 
+// A tile's beginning for warps that share each block's keys: Q goes to registers, and its slot back. `of`: a consumer.
+template <Config C, class Of, class Queries>
+__device__ __forceinline__ void begin_shared(Of& of, const TileIndex& tile, Queries& q, int round) {
+  of.begin(tile);
+  of.load_queries(q);
+  end_reads();
+  if (of.lane == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(of.smem, of.q_index()));
+  of.prepare(q);
+  if constexpr (asks_ahead(C)) {
+    if (round == 0 && of.p.pages > 0) ptx::mbarrier_wait_parity(barrier_at<barriers(C).early>(of.smem, 0), 0);
+  }
+  of.rows = RowStatistics{};
+}
+
 template <Config C>
 struct SharedConsumer : Consumer<C> {
   static constexpr Config kWarp = of_one_warp(C);
@@ -104,6 +118,7 @@ struct SharedConsumer : Consumer<C> {
       }
     }
   }
+  __device__ __forceinline__ static void prepare(QueryFragments& /*q*/) {}
   // 4-bit keys: columns in the order in which pairs come out of a word.
   __device__ __forceinline__ static void load_two_steps(unsigned (*q)[4], unsigned chunk, int r) {
     const ptx::Words4 words = ptx::ld_shared_v4(chunk);
@@ -355,15 +370,8 @@ struct SharedConsumer : Consumer<C> {
 #pragma unroll 1
     for (int round = 0; this->schedule.has(round); round = this->schedule.next(round, tile)) {
       tile = this->schedule.at(round);
-      this->begin(tile);
       QueryFragments q;
-      load_queries(q);
-      end_reads();
-      if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(this->smem, this->q_index()));
-      if constexpr (asks_ahead(C)) {
-        if (round == 0 && this->p.pages > 0) ptx::mbarrier_wait_parity(barrier_at<kBarriers.early>(this->smem, 0), 0);
-      }
-      this->rows = RowStatistics{};
+      begin_shared<C>(*this, tile, q, round);
       Accumulator<C> output;
 #pragma unroll
       for (int v = 0; v < v_columns(C) / 2; ++v) output[v] = 0.0f;
