@@ -48,6 +48,34 @@ TEST_CASE("attention by warps: every head_dim, either type of queries and keys, 
     }
 }
 
+// Eight rows of bf16 keys that are not dealt: the merge's CTAs would take places from the next launch's, which asks for
+// its keys ahead.
+TEST_CASE("attention by warps: where the kernel lets its merge begin") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  const std::pair<DType, SplitKv> cases[] = {
+      {DType::bf16, SplitKv::on}, {DType::e4m3, SplitKv::on}, {DType::bf16, SplitKv::dealt}};
+  for (const auto& [keys, split] : cases) {
+    Fmha problem = of_warps(128, keys == DType::e4m3);
+    problem.tile_m = 8;
+    problem.kv_layout = KvLayout::paged;
+    problem.page_size = 64;
+    problem.split_kv = split;
+    SourceBundle bundle = emit(make_plan(problem));
+    CAPTURE(bundle.entries.front());
+    bundle.merge = nullptr;
+    const std::string ptx = compiler->compile(bundle).ptx;
+    const std::size_t launch = ptx.find("griddepcontrol.launch_dependents"),
+                      wait = ptx.rfind("griddepcontrol.wait", launch);
+    REQUIRE(launch != std::string::npos);
+    REQUIRE(wait != std::string::npos);
+    // At once where the kernel before has ended, or behind waits for Q and blocks of keys.
+    const bool is_late = ptx.substr(wait, launch - wait).find("mbarrier.try_wait") != std::string::npos;
+    CHECK(is_late == (keys == DType::bf16 && split == SplitKv::on));
+    CHECK(ptx.find("griddepcontrol.launch_dependents", launch + 1) == std::string::npos);
+  }
+}
+
 TEST_CASE("attention by warps: columns that no two passes halve") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
