@@ -99,7 +99,11 @@ TEST_CASE("indexer: as many columns as instructions and registers have, of queri
   CHECK(kernel({{"format", "mxfp4"}, {"kv_layout", "paged"}, {"next_n", "4"}}) ==
         "tessera_indexer_sm90a_h64_d128_f32_mxfp4_p64_n4_wgmma_q4_w2_s12");
   CHECK(kernel({{"arch", "sm_100a"}, {"format", "mxfp4"}}) ==
+        "tessera_indexer_sm100a_h64_d128_f32_mxfp4_tcgen05_q2_w3_s24");
+  CHECK(kernel({{"arch", "sm_100a"}, {"format", "mxfp4"}, {"m", "128"}}) ==
         "tessera_indexer_sm100a_h64_d128_f32_mxfp4_tcgen05_q2_w2_s24");
+  CHECK(kernel({{"arch", "sm_120a"}, {"format", "mxfp4"}}) ==
+        "tessera_indexer_sm120a_h64_d128_f32_mxfp4_mma_q2_w4_s16");
   CHECK(kernel({{"arch", "sm_100a"}}) == "tessera_indexer_sm100a_h64_d128_f32_tcgen05_q4_w2_s8");
   CHECK(kernel({{"arch", "sm_100a"}, {"format", "mxfp4"}, {"kv_layout", "paged"}, {"next_n", "4"}}) ==
         "tessera_indexer_sm100a_h64_d128_f32_mxfp4_p64_n4_tcgen05_q4_w1_s12");
