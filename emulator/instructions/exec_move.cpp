@@ -78,9 +78,9 @@ Step unpack(Warp& w, const Instruction& in, Mask active) {
   return Step::next;
 }
 
-// Timers count executed instructions: monotonic, and the same in every run of a seed.
+// Timers count executed instructions: monotonic, and the same in every run of a seed. On a clock they tell its cycles.
 Step read_timer(Warp& w, const Instruction& in, Mask active) {
-  const U64 now = w.launch->time + w.executed;
+  const U64 now = w.launch->time + (w.launch->options.clock != nullptr ? 0 : w.executed);
   const auto special = static_cast<Special>(in.number);
   const bool high = special == Special::clock_hi || special == Special::globaltimer_hi;
   for_lanes(active, [&](int lane) { write_lane<U64>(w, in.op[0], lane, high ? now >> 32 : now); });

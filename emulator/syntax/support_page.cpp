@@ -64,7 +64,7 @@ none has, so at most kernels or `tests/emulator` have executed it.
 | tcgen05.dealloc of a pair | blocks under lazy, adversarial and split, does not under fair and eager: PTX allows both |
 | setmaxnreg | the CTA's pool of registers is what the launch bounds or .maxnreg state |
 | tex, tld4, suld, sust | the formulas of the CUDA programming guide, sums in double and rounded once: document only. Weights have 8 bits, rounded to nearest; channels that a texture has not are 0, 0, 1; of a cube map's directions on an edge z wins over y over x; seamless cube maps, sRGB and anisotropy are not there |
-| clock, globaltimer | count executed instructions |
+| clock, globaltimer | count executed instructions; cycles where a launch is timed |
 
 )";
 
