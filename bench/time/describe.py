@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the description of a Hopper GPU from what micro.cu measured:
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl > emulator/time/gpus/h200.json
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -63,6 +63,14 @@ def main() -> None:
     by = lambda program: lambda value, what: number(value, f"{what}: bench/time/micro/{program}.cu, {name}", "measured")
     by_rows, by_fed, by_small = by("rows"), by("fed"), by("small")
     one_row = max(line["cycles_of_row"] for line in lines if line["what"] == "rows of planes" and line["sms"] == "one")
+    # What a softmax's exponentials take, as the compiler orders them: of a warp alone, of three of a sub-core.
+    def stage(workers: int) -> list:
+        line = find("stage beside wgmma", form="bf16 SS n128", stage="exponentials and sums", multiply=0, workers=workers)
+        return [line["cycles_of_stage"], line["cycles_of_second"], line["cycles_of_third"]]
+
+    scores, alone, three = find("stage beside wgmma")["scores"], stage(1), stage(3)
+    exponent = round(find("alu", op="ex2")["interval_4_warps"], 1)
+    by_step = lambda holds, what: by("step")(1 if holds else 0, what)
     all_fed = [line for line in lines if line["what"] == "fed" and not line["form"].startswith("e4m3")]
     fed, paced = [line for line in all_fed if not line.get("pace")], [line for line in all_fed if line.get("pace")]
 
@@ -158,7 +166,11 @@ def main() -> None:
         "pack8": alu("alu", "cvt_e4m3x2"),
         "convert": alu("alu", "cvt_f32_s32"),
         "count_bits": alu("mufu", "popc"),
-        "exponent": alu("mufu", "ex2"),
+        "exponent": {
+            **alu("mufu", "ex2"),
+            "holds_warp": by_step(alone[0] > scores * (exponent + 1.5), f"exponentials, their arguments and sums of a warp, {alone[0] / scores:.1f} "
+                                  f"cycles a score beside {exponent} of the exponentials alone: they are not hidden"),
+        },
         "special": alu("mufu", "lg2"),
         "shuffle": alu("memory", "shfl"),
         "vote": alu("alu", "vote"),
@@ -304,6 +316,8 @@ def main() -> None:
                 "clusters_at_once": {str(ctas): by_fed(count, f"clusters of {ctas} CTAs that are there at the same time")
                                      for ctas, count in at_once.items() if ctas > 1 and count < device["sms"] // ctas},
                 "sub_cores": published(4, guide),
+                "in_turn": by_step(three[0] < 1.1 * three[2], "exponentials of three warps of a sub-core: all take " + " to ".join(
+                                   f"{cycles / scores:.0f}" for cycles in (three[2], three[0])) + " cycles a score"),
                 "warps": published(64, guide),
                 "registers": published(65536, guide),
                 "shared_bytes": published(228 * 1024, guide),

@@ -171,6 +171,7 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
     core.pipe[pipe] = std::max(core.pipe[pipe], time) + interval;
     sm.pipe_busy[pipe] += interval / gpu_.sub_cores;
   }
+  if (cost.time.holds_warp) warp.now = std::max(warp.now, time + interval);
   double start = time;
   if (cost.is_movable) {
     for (std::uint32_t i = 0; i < cost.sources; ++i)

@@ -169,6 +169,7 @@ class Clock {
   void completing(const AsyncOperation& operation, double time);
   void set_event(double time, bool is_operation) { time_ = time, in_operation_ = is_operation; }
   double admit_delay() const { return gpu_.cta_start; }
+  bool warps_take_turns() const { return gpu_.warps_take_turns; }
   /// The counters, where the instruction may be an addition to one of them.
   TileCounters* counter_of(const Instruction& in) const {
     const bool may_be = costs_.by_pc[static_cast<std::size_t>(&in - code_)].is_counter;

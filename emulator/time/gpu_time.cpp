@@ -76,6 +76,7 @@ void read_classes(const Reader& reader, GpuTime& gpu) {
     time.interval = reader.number(reader.object(json, path + ".", "interval"), path + ".interval");
     time.latency = reader.number(reader.object(json, path + ".", "latency"), path + ".latency");
     if (json.contains("slots")) time.slots = reader.number(json.at("slots"), path + ".slots");
+    if (json.contains("holds_warp")) time.holds_warp = reader.number(json.at("holds_warp"), path + ".holds_warp") != 0;
     gpu.classes[name] = time;
   }
   if (!gpu.classes.contains("other")) reader.refuse("classes.other is missing");
@@ -206,6 +207,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
          read_table(reader, json.at("sm").at("clusters_at_once"), "sm.clusters_at_once").points)
       gpu.clusters_of[static_cast<int>(ctas)] = count;
   gpu.sub_cores = static_cast<int>(reader.leaf("sm", "sub_cores"));
+  if (json.at("sm").contains("in_turn")) gpu.warps_take_turns = reader.leaf("sm", "in_turn") != 0;
   gpu.warps_per_sm = static_cast<int>(reader.leaf("sm", "warps"));
   gpu.registers_per_sm = static_cast<int>(reader.leaf("sm", "registers"));
   gpu.smem_per_sm = reader.leaf("sm", "shared_bytes");

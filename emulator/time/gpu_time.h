@@ -22,9 +22,10 @@ const char* to_string(Pipe pipe);
 
 struct ClassTime {
   Pipe pipe = Pipe::none;
-  double interval = 0;  ///< cycles of its sub-core's pipe
-  double latency = 0;   ///< cycles until its result can be used
-  double slots = 1;     ///< machine instructions that the assembler makes of it, each of which takes the interval
+  double interval = 0;      ///< cycles of its sub-core's pipe
+  double latency = 0;       ///< cycles until its result can be used
+  double slots = 1;         ///< machine instructions that the assembler makes of it, each of which takes the interval
+  bool holds_warp = false;  ///< its warp goes on when the pipe has taken it
 };
 
 /// Cycles from one wgmma to the next by N, for one type and place of A: measured points, straight lines between them.
@@ -61,6 +62,8 @@ struct GpuTime {
   std::map<int, double> clusters_of;
   double clusters_at_once(int ctas) const;
   int sub_cores = 4;
+  /// Of warps of a sub-core that want the same at the same time the one that issued longest ago has it; else the first.
+  bool warps_take_turns = false;
   int warps_per_sm = 64, registers_per_sm = 65536, ctas_per_sm = 32;
   double smem_per_sm = 0, smem_per_cta_reserved = 1024;
   double l2_bytes = 0;

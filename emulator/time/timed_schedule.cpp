@@ -3,6 +3,7 @@
 // take as long as what they wait for.
 #include <algorithm>
 #include <queue>
+#include <tuple>
 
 #include "emulator/observers/observer.h"
 #include "emulator/scheduler.h"
@@ -12,11 +13,11 @@ namespace tessera::emulator {
 namespace {
 
 struct Turn {
-  double time;
+  double time, last;  ///< last: when it issued before, where that counts
   std::uint32_t order;
   WarpClock* warp;
   bool operator<(const Turn& other) const {  // for a queue whose top is the least
-    return time != other.time ? time > other.time : order > other.order;
+    return std::tie(time, last, order) > std::tie(other.time, other.last, other.order);
   }
 };
 
@@ -37,10 +38,13 @@ void Scheduler::run_timed() {
     while (admit_cluster()) clock.admit(*launch_.resident_.back(), time);
     num_clusters = launch_.resident_.size();
   };
+  const auto queue = [&](WarpClock& warp) {
+    turns.push({warp.now, clock.warps_take_turns() ? warp.last_issue : 0, warp.order, &warp});
+  };
   const auto queue_all = [&] {
     turns = {};
     for (const std::unique_ptr<WarpClock>& one : clock.warps())
-      if (!one->is_blocked && !one->is_done) turns.push({one->now, one->order, one.get()});
+      if (!one->is_blocked && !one->is_done) queue(*one);
   };
   admit(0);
   queue_all();
@@ -58,7 +62,7 @@ void Scheduler::run_timed() {
       wake_groups(*one->warp);
       if (!can_run(*one->warp)) continue;
       clock.wake(*one, kind, now);
-      turns.push({one->now, one->order, one.get()});
+      queue(*one);
     }
   };
   while (!warps_.empty() && !launch_.findings.has_failure()) {
@@ -102,7 +106,7 @@ void Scheduler::run_timed() {
       const bool has_operation =
           launch_.progress != stuck_at && static_cast<double>(launch_.async.next_ready()) <= time;
       if ((!turns.empty() && turns.top().time < time) || has_operation) {
-        turns.push({time, turn.order, &turn});
+        queue(turn);
         break;
       }
       now = std::max(now, time);
@@ -140,7 +144,7 @@ void Scheduler::run_timed() {
           if (turn.is_blocked) wake_groups(warp);
           if (turn.is_blocked && can_run(warp)) {
             clock.wake(turn, Wait::Kind::none, now);
-            turns.push({turn.now, turn.order, &turn});
+            queue(turn);
           }
           break;
         }

@@ -88,6 +88,28 @@ TEST_CASE("time: warps of one sub-core share its exponent unit, warps of four ha
   CHECK(time.limit == "exponent unit");
 }
 
+TEST_CASE("time: a warp goes on when the exponent unit has taken its exponential") {
+  std::string both;
+  for (int i = 1; i <= 4; ++i)
+    both += fmt::format("ex2.approx.ftz.f32 f{0}, f{0};\nfma.rn.f32 f{1}, f{1}, f{1}, f{1};\n", i, i + 4);
+  CHECK(each(both) / 4 == doctest::Approx(h200().class_of("exponent").interval + 1).epsilon(0.02));
+}
+
+TEST_CASE("time: warps that want the same pipe take turns, and a program reads the clock's cycles") {
+  std::string body = "mov.u64 d1, %clock64;\n";
+  for (int i = 0; i < 64; ++i) body += fmt::format("max.f32 f{0}, f{0}, f0;\n", 1 + i % 8);
+  body +=
+      "mov.u64 d2, %clock64;\nsub.s64 d3, d2, d1;\ncvt.u32.u64 r4, d3;\nmul.wide.u32 d4, r0, 4;\n"
+      "add.s64 d5, d0, d4;\nst.global.u32 [d5], r4;\n";
+  std::vector<std::uint32_t> alone(1024), both(1024);
+  time_of(body, 128, &alone);
+  time_of(body, 160, &both);  // warps 0 and 4 have one sub-core
+  const double interval = h200().class_of("compare").interval;
+  CHECK(alone[0] == doctest::Approx(64 * interval).epsilon(0.05));
+  for (const std::size_t thread : {0U, 128U}) CHECK(both[thread] == doctest::Approx(2 * 64 * interval).epsilon(0.05));
+  CHECK(both[32] == alone[32]);
+}
+
 TEST_CASE("time: bank conflicts take as many cycles as there are wavefronts") {
   const std::string load = "ld.shared.f32 f1, [r3];\n";
   const std::string store = "st.shared.f32 [r3], f0;\n";
