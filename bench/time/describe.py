@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the description of a Hopper GPU from what micro.cu measured:
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl > emulator/time/gpus/h200.json
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl DRIFT.jsonl RAMP.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -81,6 +81,44 @@ def main() -> None:
             steps.setdefault((line["form"], line["warpgroups"], line["raster"], line["times"]), []).append((line["pace"], line["bytes_per_clock_filled"]))
     gains = sorted(max(got for _, got in of) / min(of)[1] for of in steps.values())
     in_step = (gains[(len(gains) - 1) // 2] + gains[len(gains) // 2]) / 2
+
+    # CTAs are dealt to eight GPCs in turn: of tiles that go `raster` along M, then along N, so many of a GPC's have the same of A and of B.
+    neighbours = 4
+    drift = [line for line in lines if line["what"] == "drift" and line["multiplies"] and line["share"] == 1]
+    same_of_gpc = {4: (16, 1), 8: (16, 1), 16: (8, 2), 32: (4, 4)}
+
+    def distinct(line: dict, in_step: float) -> float:
+        """Of the bytes of a step, those that the L2 reads for it, where so much of what a GPC could read together is."""
+        rows, columns = 64 * line["warpgroups"], int(line["form"].split(" n")[1])
+        together = [1 + (min(neighbours, count) - 1) * in_step for count in same_of_gpc[line["raster"]]]
+        return (rows / together[0] + columns / together[1]) / (rows + columns)
+
+    def is_bound(line: dict, part: float, least: int) -> bool:
+        """By the L2: not by the tensor cores, a chain of whose short products has less than their rate, nor by the port."""
+        columns = int(line["form"].split(" n")[1])
+        by_tensor = (64 * line["warpgroups"] + columns) * 128 / (2 * columns * line["warpgroups"])
+        return columns >= least and line["bytes_per_clock_filled"] < part * min(by_tensor, 80)
+
+    begun = [(distinct(line, 1), 1 / line["bytes_per_clock_filled"]) for line in drift if line["tiles"] == 1 and line["raster"] < 32
+             and (is_bound(line, 0.9, 128) or line["raster"] == 16 and line["warpgroups"] == 1 and is_bound(line, 1, 128))]
+    mean_x, mean_y = (sum(pair[i] for pair in begun) / len(begun) for i in (0, 1))
+    of_distinct = sum((x - mean_x) * (y - mean_y) for x, y in begun) / sum((x - mean_x) ** 2 for x, _ in begun)
+    of_each = mean_y - of_distinct * mean_x
+
+    def part_in_step(line: dict) -> float:
+        low, high = 0.0, 1.5
+        for _ in range(40):
+            middle = (low + high) / 2
+            is_slower = of_distinct * distinct(line, middle) + of_each > 1 / line["bytes_per_clock_filled"]
+            low, high = (middle, high) if is_slower else (low, middle)
+        return low
+
+    in_step_after = {}
+    for tiles in sorted({line["tiles"] for line in drift}):
+        of = [line for line in drift if line["tiles"] == tiles and line["raster"] >= 8 and is_bound(line, 0.9, 128)]
+        parts = sorted(part_in_step(line) for line in of)
+        cycles = sorted(line["cycles_of_step"] * 32 * tiles for line in of)
+        in_step_after[round(cycles[len(of) // 2])] = (min(1.0, parts[len(of) // 2]), len(of))
 
     # What the L2 answers once for both CTAs counts once: forms of tiles that differ, without a pace or with one that is no bound.
     least = {key: min(line["pace"] for line in paced if line["share"] == 2 and line["form"] == key) for key in
@@ -267,6 +305,18 @@ def main() -> None:
     def of_load(in_l2: int) -> float:
         return life("load", 64, in_l2)["life_cycles"] - life("nothing", 64, in_l2)["life_cycles"]
 
+    ramp = [line for line in lines if line["what"] == "ramp"]
+    first_access = 2 * small(rounds=1, copies=1) - small() - small(rounds=2, copies=1)
+    first_bytes = find("CTAs that do nothing", threads=128, ctas=132)["us"] + first_access + of_load(0) / mhz
+
+    def displaced(mib: int) -> float:
+        if mib < 8:  # what both have besides goes out of the difference
+            of = [line for line in ramp if line["megabytes"] == mib]
+            return (min(line["us_dirty"] for line in of) - min(line["us_clean"] for line in of)) * read_rate * 1e6
+        return ((us(in_rows, mib) - first_bytes) * read_rate - mib * megabyte) * 1e6
+
+    behind = sorted(line["us_more"] for line in lines if line["what"] == "behind" and line["second"] == "nothing")
+
     def tail_of_load(in_l2: int, threads: int) -> float:
         line, warps = life("load", threads, in_l2), threads // 32
         place = line["ns_of_a_cta"] * mhz / 1000 * (2048 // threads)
@@ -329,6 +379,14 @@ def main() -> None:
                     "a copy of 16 KiB of each SM, L2 overwritten before, less a second one",
                 ),
                 "next_us": measured(find("empty kernel in a graph of 100, us")["each"], "empty kernel in a graph"),
+                "behind_us": by_units(
+                    behind[len(behind) // 2], "a kernel that does nothing behind another kernel of 20 us in a stream, both less that one", "ramp"),
+                "displaced": {
+                    str(mib << 20): by_units(round(displaced(mib)), "reads of so many bytes, the L2 overwritten before, " + why,
+                                             "ramp" if mib < 8 else "units")
+                    for mib, why in [(mib, "less those with its lines read before") for mib in (1, 2, 4)]
+                    + [(mib, "less a launch, the first bytes and the rate") for mib in (8, 16, 32, 64, 128, 256)]
+                },
                 "plain_us": by_units(ctas_us(132), "132 CTAs that do nothing, between events, L2 overwritten before"),
                 "cta_interval": by_units(
                     (ctas_us(67584) - ctas_us(16896)) * mhz * 132 / (67584 - 16896), "CTAs of 128 threads that do nothing, 67,584 less 16,896"
@@ -412,6 +470,14 @@ def main() -> None:
                 "multicast_bytes_per_clock": by_fed(
                     round(port_of_multicast, 1), "all SMs the same tiles, one of the two for both CTAs of a cluster: what the shared memory of each gets"),
                 "in_step": by_fed(round(in_step, 3), f"the most that {len(gains)} forms get at a pace, over what they get without one"),
+                "distinct_bytes_per_clock": by_fed(
+                    round(1 / of_distinct, 1), f"drift: tiles of CTAs that have just begun, {len(begun)} forms, by what a GPC reads together"),
+                "each_bytes_per_clock": by_fed(round(1 / of_each, 1), "drift: the same, what is left of a byte's time"),
+                "neighbours": inferred(neighbours, "bench/time/micro/fed.cu drift: 16 of a GPC that read the same gain no more than 4"),
+                "in_step_after": {
+                    str(cycles): by_fed(round(part, 3), f"drift: what is left of reading together, in the mean of so many cycles, {forms} forms")
+                    for cycles, (part, forms) in sorted(in_step_after.items())
+                },
                 "of_multicast": by_fed(round(of_multicast, 1), f"tiles of a product, one of the two for both CTAs of a cluster: bytes read, {len(of_pairs)} forms"),
                 "parts_per_clock": by_units(round(parts, 1), "words of 4 bytes written to a row each, 256 MiB", "lives"),
                 "by_sharers": {

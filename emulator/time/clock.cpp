@@ -27,6 +27,7 @@ Clock::Clock(const GpuTime& gpu, const Entry& entry, const GlobalMemory& memory,
       costs_(costs_of(entry, gpu)),
       sms_(static_cast<std::size_t>(std::max(num_sms, 1))) {
   for (const auto& one : memory.live()) allocations_.push_back(one);
+  if (surroundings_.hbm_bytes_per_us <= 0) surroundings_.hbm_bytes_per_us = gpu.hbm_bytes_per_us;
   for (SmClock& sm : sms_) sm.sub_cores.resize(static_cast<std::size_t>(gpu.sub_cores));
 }
 
@@ -315,7 +316,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       const double took = std::max(gpu_.tma_least, bytes / gpu_.tma_store_bytes_per_clock);
       sm.store = start + took;
       sm.shared_busy += bytes / gpu_.smem_bytes_per_clock;
-      written_bytes += bytes;
+      write(sm, bytes);
       over = start + took + gpu_.tma_store_read_latency;
       last_store_.over = over;
       break;

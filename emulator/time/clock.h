@@ -55,8 +55,9 @@ struct Surroundings {
   std::set<std::uint64_t> on_their_way{};
   /// Bytes a clock that a multiprocessor gets of what lies there.
   std::map<std::uint64_t, double> rate_of{};
-  double hbm_factor = 1;  ///< bytes that the memory moves for one that misses: what is displaced is written first
-  bool is_cold = true;    ///< code and tensor maps have not been used on the multiprocessor
+  /// Bytes that the memory moves for one that misses: what is displaced, more than by what the kernel writes; its rate.
+  double hbm_factor = 1, hbm_bytes_per_us = 0;
+  bool is_cold = true;  ///< code and tensor maps have not been used on the multiprocessor
   /// What the L2 gives more while multiprocessors ask for less than all that it gives (l2.in_step).
   double in_step = 1;
   TileCounters* counters = nullptr;  ///< of clusters that run by themselves
@@ -110,6 +111,8 @@ struct SmClock {
   };
   std::vector<SubCore> sub_cores;
   double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, port = 0, hbm = 0, to_cluster = 0;
+  double hbm_writes = 0;                         ///< cycles of what waits to be written
+  double path_of_lanes = 0, hbm_of_lanes = 0;    ///< of path and hbm: when what lanes have asked for is over
   double tensor_copy = 0, tensor_copy_busy = 0;  ///< tcgen05.cp
   double operands = 0, tensor_began = 0;         ///< of the last wgmma: when they are there, when it began
   double shared_busy = 0, tensor_busy = 0, engine_busy = 0, path_busy = 0, port_busy = 0, hbm_busy = 0, l1_busy = 0;
@@ -208,6 +211,18 @@ class Clock {
   /// What the addresses of the first reads of a multiprocessor take: the translations that they need are not there.
   double first_access(SmClock& sm) const;
   double deliver(const AsyncWork& work, SmClock& sm, double time);
+  /// Cycles of the memory for so many bytes, of the multiprocessor's part of its rate.
+  double memory_cycles(double bytes) const {
+    return bytes * gpu_.clock_mhz * surroundings_.clock_part * surroundings_.active_sms /
+           surroundings_.hbm_bytes_per_us;
+  }
+  /// What is written displaces as much in the L2, which goes to the memory beside what is read.
+  void write(SmClock& sm, double bytes) {
+    written_bytes += bytes;
+    sm.hbm_writes += memory_cycles(bytes);
+  }
+  /// What the memory takes for a read: as long as there is something to write it does as much of that beside it.
+  double time_of_read(SmClock& sm, double time, double bytes) const;
   std::uint64_t allocation_of(std::uint64_t address) const;
   double miss_of(std::uint64_t address, double bytes);
   /// Looks, once, whether loads that the assembler would make one of are aligned.

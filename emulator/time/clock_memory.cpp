@@ -13,6 +13,20 @@ namespace {
 constexpr int kBanks = 32;
 constexpr std::uint64_t kLineBytes = 128, kSectorBytes = 32;
 
+// When a queue begins with what takes it for so long.
+double take(double& queue, double time, double took) {
+  const double start = std::max(time, queue);
+  queue = start + took;
+  return start;
+}
+
+// What lanes ask for goes beside the copies that the copy engine has under way, not behind them: it waits for other
+// lanes, and the copies end later.
+double beside_copies(double& copies, double& lanes, double time, double took) {
+  copies = std::max(copies, time) + took;
+  return take(lanes, time, took);
+}
+
 }  // namespace
 
 // Wavefronts of the first executions, and of one in 64 later on: the pattern of an instruction seldom changes.
@@ -142,9 +156,10 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     return;
   }
   if (access.writes) {
-    written_bytes += bytes;
-    sm.path = std::max(sm.path, time) + bytes / gpu_.l2_bytes_per_clock_sm;
-    sm.path_busy += bytes / gpu_.l2_bytes_per_clock_sm;
+    write(sm, bytes);
+    const double took_of_path = bytes / gpu_.l2_bytes_per_clock_sm;
+    beside_copies(sm.path, sm.path_of_lanes, time, took_of_path);
+    sm.path_busy += took_of_path;
     // A sector that is written in part takes the L2, which all share, longer than the L1.
     double took = 0;
     const double part = gpu_.l2_parts_per_clock > 0 ? surroundings_.active_sms / gpu_.l2_parts_per_clock : 0;
@@ -304,9 +319,8 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   }
   const double share =  // at the clock of an idle GPU
       std::min(is_copy || by_lanes ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm, rate);
-  const double start = std::max(time, sm.path);
   const double took = bytes * surroundings_.clock_part / share;
-  sm.path = start + took;
+  const double start = is_copy ? take(sm.path, time, took) : beside_copies(sm.path, sm.path_of_lanes, time, took);
   sm.path_busy += took;
   if (!std::exchange(sm.has_read, true)) sm.miss_left = 1 - miss;
   sm.miss_left += miss;
@@ -315,16 +329,22 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   if (waits) over = std::max(over, start + with_tail(gpu_.hbm_latency, gpu_.hbm_tail));
   if (sm.miss_left >= 1 - 1e-9) {
     sm.miss_left -= 1;
-    const double hbm = bytes * surroundings_.hbm_factor * gpu_.clock_mhz * surroundings_.clock_part *
-                       surroundings_.active_sms / gpu_.hbm_bytes_per_us;
-    const double hbm_start = std::max(time, sm.hbm);
-    sm.hbm = hbm_start + hbm;
+    const double hbm = time_of_read(sm, time, bytes * surroundings_.hbm_factor);
+    const double hbm_start = is_copy ? take(sm.hbm, time, hbm) : beside_copies(sm.hbm, sm.hbm_of_lanes, time, hbm);
     sm.hbm_busy += hbm;
     hbm_total += bytes;
     over =
         std::max(over, hbm_start + hbm + (is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail)));
   }
   return over;
+}
+
+double Clock::time_of_read(SmClock& sm, double time, double bytes) const {
+  const double own = memory_cycles(bytes);
+  sm.hbm_writes = std::max(0.0, sm.hbm_writes - std::max(0.0, time - sm.hbm));
+  const double beside = std::min(own, sm.hbm_writes);
+  sm.hbm_writes -= beside;
+  return own + beside;
 }
 
 // What the L2 answers once goes to every CTA that the copy is for, and takes the port of its multiprocessor.

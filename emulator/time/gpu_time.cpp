@@ -165,6 +165,24 @@ double GpuTime::clusters_at_once(int ctas) const {
   return found != clusters_of.end() ? found->second : std::max(1, sms / ctas);
 }
 
+double GpuTime::displaced_by(double read) const {
+  if (displaced.points.empty()) return std::min(dirty_bytes, displaced_part * read);
+  const auto& [first, by_first] = displaced.points.front();
+  return read < first ? by_first * read / first : displaced.at(std::min(read, displaced.points.back().first));
+}
+
+// Straight lines over the logarithm of time.
+double GpuTime::in_step_after(double cycles) const {
+  const auto& points = l2_in_step_after.points;
+  if (cycles <= points.front().first) return points.front().second;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const auto [t0, part0] = points[i - 1];
+    const auto [t1, part1] = points[i];
+    if (cycles <= t1) return part0 + (part1 - part0) * std::log(cycles / t0) / std::log(t1 / t0);
+  }
+  return points.back().second;
+}
+
 // Any work of tensor cores lowers the clock at once, random numbers and time lower it more.
 double GpuTime::clock_at(double tensor_busy, double part_of_8_bit, double microseconds) const {
   if (tensor_busy <= 0) return clock_mhz;
@@ -216,9 +234,12 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.launch_us = reader.leaf("launch", "empty_us");
   gpu.plain_launch_us = json.at("launch").contains("plain_us") ? reader.leaf("launch", "plain_us") : gpu.launch_us;
   if (json.at("launch").contains("cta_interval")) gpu.cta_interval = reader.leaf("launch", "cta_interval");
-  gpu.next_launch_us = reader.leaf("launch", "next_us");
+  gpu.next_launch_us = gpu.other_launch_us = reader.leaf("launch", "next_us");
+  if (json.at("launch").contains("behind_us")) gpu.other_launch_us = reader.leaf("launch", "behind_us");
   gpu.dirty_bytes = reader.leaf("launch", "dirty_bytes");
   gpu.displaced_part = reader.leaf("launch", "displaced_part");
+  if (json.at("launch").contains("displaced"))
+    gpu.displaced = read_table(reader, json.at("launch").at("displaced"), "launch.displaced");
   gpu.cold_line = reader.leaf("launch", "cold_line");
   if (json.at("launch").contains("first_access")) gpu.first_access = reader.leaf("launch", "first_access");
   gpu.cta_start = reader.leaf("launch", "cta_start");
@@ -251,6 +272,12 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   if (json.at("l2").contains("by_sharers"))
     gpu.l2_by_sharers = read_table(reader, json.at("l2").at("by_sharers"), "l2.by_sharers");
   if (json.at("l2").contains("in_step")) gpu.l2_in_step = reader.leaf("l2", "in_step");
+  if (json.at("l2").contains("in_step_after")) {
+    gpu.l2_in_step_after = read_table(reader, json.at("l2").at("in_step_after"), "l2.in_step_after");
+    gpu.l2_distinct = reader.leaf("l2", "distinct_bytes_per_clock");
+    gpu.l2_each = reader.leaf("l2", "each_bytes_per_clock");
+    gpu.l2_neighbours = reader.leaf("l2", "neighbours");
+  }
   if (json.at("l2").contains("of_multicast")) gpu.l2_of_multicast = reader.leaf("l2", "of_multicast");
   if (json.at("l2").contains("parts_per_clock")) gpu.l2_parts_per_clock = reader.leaf("l2", "parts_per_clock");
   gpu.port_bytes_per_clock = gpu.l2_bytes_per_clock_sm;

@@ -72,12 +72,15 @@ struct GpuTime {
   double launch_us = 0;        ///< an empty kernel, from the event before it to the one behind it
   double first_access = 0;     ///< cycles that the first reads of a multiprocessor take more
   double plain_launch_us = 0;  ///< the same with the shared memory that a kernel has without asking for more
-  double next_launch_us = 0;   ///< from one kernel of a stream to the next
+  double next_launch_us = 0;   ///< from one kernel of a stream to the next, the same again
+  double other_launch_us = 0;  ///< to another one
   double displaced_part = 0;   ///< bytes of them that go for one that comes
-  double dirty_bytes = 0;      ///< of the L2, that were written before the launch and must go first
-  double cold_line = 0;        ///< cycles that 128 bytes of code take more when a multiprocessor first executes them
-  double cta_interval = 0;     ///< cycles from the start of a CTA to that of the next one on its multiprocessor
-  double cta_start = 0;        ///< cycles from a CTA's end to the start of the next on its multiprocessor
+  IntervalTable displaced;     ///< bytes of them that go when so many come; no points: by the part
+  double displaced_by(double read) const;
+  double dirty_bytes = 0;   ///< of the L2, that were written before the launch and must go first
+  double cold_line = 0;     ///< cycles that 128 bytes of code take more when a multiprocessor first executes them
+  double cta_interval = 0;  ///< cycles from the start of a CTA to that of the next one on its multiprocessor
+  double cta_start = 0;     ///< cycles from a CTA's end to the start of the next on its multiprocessor
 
   double smem_bytes_per_clock = 0, smem_latency = 0;
   int smem_queue = 0;  ///< accesses of a sub-core that wait for shared memory before the next one does not issue; 0:
@@ -116,8 +119,15 @@ struct GpuTime {
   double port_bytes_per_clock = 0, multicast_bytes_per_clock = 0;
   /// Bytes a clock of each multiprocessor when all read, by how many read the same bytes; no points: not known.
   IntervalTable l2_by_sharers;
-  double l2_of_multicast = 0;     ///< that each gets at most where copies are multicast; 0: not known
-  double l2_in_step = 1;          ///< of that, where they ask for less: who reads the same stays in step
+  double l2_of_multicast = 0;  ///< that each gets at most where copies are multicast; 0: not known
+  double l2_in_step = 1;       ///< of that, where they ask for less: who reads the same stays in step
+  /// What multiprocessors of a GPC read at the same time, up to so many, the L2 reads once for them: bytes a clock of
+  /// each that it reads, and that it hands out; by the cycles of a kernel the part of that which is left when they have
+  /// drifted apart, in the mean. No points: not known, and l2_by_sharers has it.
+  double l2_distinct = 0, l2_each = 0, l2_neighbours = 1;
+  IntervalTable l2_in_step_after;
+  double in_step_after(double cycles) const;
+  std::uint64_t gpcs = 8;         ///< that CTAs are dealt to in turn
   double l2_parts_per_clock = 0;  ///< sectors written in part, of all multiprocessors together; 0: not known
   double hbm_bytes_per_us = 0, hbm_mixed_bytes_per_us = 0;  ///< of reads; of as many reads as writes
 

@@ -55,11 +55,9 @@ class Grid {
 
   void run() {
     LaunchTime& time = time_;
-    time.gpu = gpu_.name;
-    time.entry = entry_.name;
+    time.gpu = gpu_.name, time.entry = entry_.name;
     time.clock_mhz = gpu_.clock_mhz;
-    time.clusters = clusters_;
-    time.ctas_per_sm = per_sm_;
+    time.clusters = clusters_, time.ctas_per_sm = per_sm_;
     time.waves = static_cast<double>(clusters_) / static_cast<double>(resident_);
     // What a cluster reads tells how much of the grid's reads the L2 can answer.
     learn_traffic();
@@ -75,8 +73,8 @@ class Grid {
 
  private:
   bool has_failed() const {
-    return std::any_of(result_.findings.begin(), result_.findings.end(),
-                       [](const EmulatorFinding& finding) { return finding.is_failure; });
+    const auto fails = [](const EmulatorFinding& finding) { return finding.is_failure; };
+    return std::any_of(result_.findings.begin(), result_.findings.end(), fails);
   }
 
   /// Power lowers the clock where tensor cores work.
@@ -89,8 +87,7 @@ class Grid {
                 std::uint64_t stop_after = 0) {
     counters_.begin();
     Part part;
-    part.sample.cluster = first;
-    part.sample.clusters = static_cast<int>(count);
+    part.sample.cluster = first, part.sample.clusters = static_cast<int>(count);
     around_.is_cold = first < resident_;
     part.clock = std::make_unique<Clock>(gpu_, entry_, memory_, around_, num_sms);
     part.clock->stop_after = stop_after;
@@ -106,9 +103,9 @@ class Grid {
     launch.run();
     if (counters_.found_one()) return simulate(first, count, num_sms, keeps_values, stop_after);
     part.sample.cycles = part.clock->last();
-    result_.statistics.warp_instructions += launch.statistics.warp_instructions;
-    result_.statistics.async_operations += launch.statistics.async_operations;
-    result_.statistics.seconds += launch.statistics.seconds;
+    const LaunchStatistics& run = launch.statistics;
+    result_.statistics.warp_instructions += run.warp_instructions;
+    result_.statistics.async_operations += run.async_operations, result_.statistics.seconds += run.seconds;
     for (const EmulatorFinding& finding : launch.findings.all())
       if (stop_after == 0 && (keeps_values || finding.is_failure)) result_.findings.push_back(finding);
     return part;
@@ -139,7 +136,7 @@ class Grid {
       }
       if (most > 0 && mean > 0) {
         around_.active_sms *= mean / most;
-        for (auto& [address, rate] : around_.rate_of) rate *= most / mean;
+        take_rates();
       }
     }
     take_displaced();
@@ -172,16 +169,26 @@ class Grid {
     if (gpu_.l2_by_sharers.points.empty()) return;
     constexpr std::uint64_t kInstructions = 4096;  // of a cluster: until its first copies
     observes_ = false;
-    std::map<std::uint64_t, std::pair<double, std::set<std::uint64_t>>> copies;  // number, where they begin
+    struct Copies {
+      double count = 0;
+      std::set<std::uint64_t> begins{};
+      std::set<std::pair<std::uint64_t, std::uint64_t>> of_gpcs{};  // the same, by GPC: clusters go round them
+    };
+    std::map<std::uint64_t, Copies> copies;
     const std::uint64_t begin = std::min(clusters_, at_once_);
     for (std::uint64_t cluster = 0; cluster < begin; ++cluster) {
       const Part part = simulate(cluster, 1, static_cast<int>(cluster_size_), false, kInstructions);
       for (const auto& [key, first] : part.clock->first_copies) {
-        copies[key.second].first += 1;
-        copies[key.second].second.insert(first);
+        Copies& one = copies[key.second];
+        one.count += 1;
+        one.begins.insert(first);
+        one.of_gpcs.emplace(cluster % gpu_.gpcs, first);
       }
     }
-    for (const auto& [address, one] : copies) sharers_[address] = one.first / static_cast<double>(one.second.size());
+    for (const auto& [address, one] : copies) {
+      sharers_[address] = one.count / static_cast<double>(one.begins.size());
+      neighbours_[address] = one.count / static_cast<double>(one.of_gpcs.size());
+    }
   }
 
   // What the clusters that are there at once read of an allocation, several of them each part. The next ones read other
@@ -191,7 +198,7 @@ class Grid {
     around_.on_their_way.clear();
     rereads_.clear();
     const double rounds = std::max(1.0, time_.waves);
-    const std::map<std::uint64_t, std::uint64_t> live = memory_.live();
+    const auto live = memory_.live();
     std::map<std::uint64_t, double> parts;
     double all = clock.written_bytes * factor / rounds;
     for (const auto& [address, bytes] : clock.read_bytes) {
@@ -211,8 +218,8 @@ class Grid {
   }
 
   void take_traffic(const Clock& clock, double factor) {
-    LaunchTime& time = time_;
     if (options_.skips_values) learn_what_comes(clock, factor);
+    LaunchTime& time = time_;
     time.global_read_bytes = clock.read_total * factor;
     time.global_written_bytes = clock.written_bytes * factor;
     time.hbm_bytes = time.global_written_bytes;
@@ -227,10 +234,24 @@ class Grid {
       // Fewer multiprocessors than all leave each a larger part.
       const auto together = sharers_.find(address);
       const double sharers = together != sharers_.end() ? together->second : unique > 0 ? all / unique : 1;
-      if (!gpu_.l2_by_sharers.points.empty() && unique > 0)
-        around_.rate_of[address] =
-            gpu_.l2_by_sharers.at(std::min(around_.active_sms, sharers)) * gpu_.sms / around_.active_sms;
+      if (!gpu_.l2_by_sharers.points.empty() && unique > 0) read_by_[address] = std::min(around_.active_sms, sharers);
       time.hbm_bytes += unique;
+    }
+    take_rates();
+  }
+
+  // What the L2 gives each multiprocessor of an allocation. What several of a GPC read at the same time it reads once
+  // for them, as long as they are in step: they begin so, and drift apart (fed.cu drift).
+  void take_rates() {
+    for (const auto& [address, sharers] : read_by_) {
+      double rate = gpu_.l2_by_sharers.at(sharers);
+      const auto found = neighbours_.find(address);
+      if (!gpu_.l2_in_step_after.points.empty() && sharers >= 2 && found != neighbours_.end()) {
+        const double most = std::min(found->second, gpu_.l2_neighbours);
+        const double at_once = 1 + (most - 1) * gpu_.in_step_after(expected_cycles_);
+        rate = std::max(rate, 1 / (1 / (gpu_.l2_distinct * at_once) + 1 / gpu_.l2_each));
+      }
+      around_.rate_of[address] = rate * gpu_.sms / around_.active_sms;
     }
   }
 
@@ -238,9 +259,10 @@ class Grid {
   // writes: these take the place of others, and are in the L2 at its end.
   void take_displaced() {
     const double written = time_.global_written_bytes, read = time_.hbm_bytes - written;
-    const double displaced = std::min(gpu_.dirty_bytes, gpu_.displaced_part * read);
-    if (read > 0) around_.hbm_factor = 1 + displaced / read;
+    const double displaced = gpu_.displaced_by(read);
     time_.hbm_bytes = read + std::max(written, displaced);
+    if (read > 0) around_.hbm_factor = 1 + std::max(0.0, displaced - written) / read;
+    around_.hbm_bytes_per_us = memory_rate();
   }
 
   /// Bytes a microsecond; where it writes, too, the memory turns round.
@@ -294,12 +316,13 @@ class Grid {
     return steady;
   }
 
-  static bool are_alike(const std::vector<SampleTime>& samples) {
-    const auto [least, most] =
-        std::minmax_element(samples.begin() + 1, samples.end(),  // the first one is cold
-                            [](const SampleTime& a, const SampleTime& b) { return a.cycles < b.cycles; });
+  // But for those of the first round, which are cold.
+  bool are_alike(const std::vector<SampleTime>& samples) const {
+    double least = samples.back().cycles, most = least;
+    for (const SampleTime& sample : samples)
+      if (sample.cluster >= resident_) least = std::min(least, sample.cycles), most = std::max(most, sample.cycles);
     constexpr double kAlike = 1.1;
-    return most->cycles < kAlike * least->cycles;
+    return most < kAlike * least;
   }
 
   // Of clusters that are alike, several on a multiprocessor: each begins when one of them has ended, so that they drift
@@ -314,23 +337,28 @@ class Grid {
     // Multiprocessors that have one less leave the others their part of the rates.
     const double part = mean / static_cast<double>(each);
     around_.active_sms *= part;
-    for (auto& [address, rate] : around_.rate_of) rate /= part;
+    take_rates();
     if (each <= kRounds * round) return simulate(0, each, sms, false).sample.cycles;
-    const double shorter = simulate(0, (kRounds - 1) * round, sms, false).sample.cycles;
-    const double longer = simulate(0, kRounds * round, sms, false).sample.cycles;
+    const double shorter = simulate(0, (kRounds - 1) * round, sms, false).sample.cycles,
+                 longer = simulate(0, kRounds * round, sms, false).sample.cycles;
     return longer + (longer - shorter) / static_cast<double>(round) * (mean - static_cast<double>(kRounds * round));
   }
 
   // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more. And
   // multiprocessors that read the same and do not wait for the L2 stay in step, which leaves it more for each; where
-  // they ask for all that it gives they drift apart (fed.cu paced).
+  // they ask for all that it gives they drift apart (fed.cu paced), the further the longer it takes (fed.cu drift).
   void learn_clock(std::uint64_t start, std::uint64_t together) {
-    constexpr double kWaits = 0.9;
-    around_.in_step = gpu_.l2_in_step;
-    const Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
-    const double waves = std::max(1.0, std::ceil(time_.waves));
-    if (part.clock->l2_load() > kWaits) around_.in_step = 1;
-    around_.clock_part = loaded_clock(*part.clock, waves * part.sample.cycles / gpu_.clock_mhz) / gpu_.clock_mhz;
+    constexpr double kWaits = 0.9, kMatters = 0.5;
+    const bool is_by_time = !gpu_.l2_in_step_after.points.empty();
+    around_.in_step = is_by_time ? 1 : gpu_.l2_in_step;
+    for (int run = 0; run < (is_by_time ? 2 : 1) && !has_failed(); ++run) {
+      const Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
+      expected_cycles_ = std::max(1.0, std::ceil(time_.waves)) * part.sample.cycles;
+      if (part.clock->l2_load() > kWaits) around_.in_step = 1;
+      around_.clock_part = loaded_clock(*part.clock, expected_cycles_ / gpu_.clock_mhz) / gpu_.clock_mhz;
+      if (is_by_time) take_rates();
+      if (part.clock->l2_load() < kMatters) break;
+    }
   }
 
   // The grid's clusters in their order, each where one has ended; durations are interpolated between the samples.
@@ -369,8 +397,8 @@ class Grid {
     time.cycles = std::max(time.cycles, memory_cycles + first);
     for (UnitTime& unit : time.units)
       if (unit.name == "memory") unit.busy = std::max(unit.busy, time.cycles > 0 ? memory_cycles / time.cycles : 0);
-    const auto most = std::max_element(time.units.begin(), time.units.end(),
-                                       [](const UnitTime& a, const UnitTime& b) { return a.busy < b.busy; });
+    const auto is_less = [](const UnitTime& a, const UnitTime& b) { return a.busy < b.busy; };
+    const auto most = std::max_element(time.units.begin(), time.units.end(), is_less);
     if (most == time.units.end()) return;
     time.limit = most->name;
     constexpr double kBinds = 0.6;
@@ -400,10 +428,13 @@ class Grid {
   std::uint64_t resident_;  ///< clusters, as many CTAs a multiprocessor as fit
   TileCounters counters_;
   bool observes_ = true;
-  std::uint64_t row_ = 1;                      ///< clusters of a row of the grid
-  bool goes_by_row_ = false;                   ///< samples differ by their place in a row
-  std::map<std::uint64_t, double> sharers_{};  ///< by allocation
+  std::uint64_t row_ = 1;                         ///< clusters of a row of the grid
+  bool goes_by_row_ = false;                      ///< samples differ by their place in a row
+  std::map<std::uint64_t, double> sharers_{};     ///< by allocation
+  std::map<std::uint64_t, double> neighbours_{};  ///< the same, of one GPC
+  std::map<std::uint64_t, double> read_by_{};     ///< by allocation: multiprocessors that read the same, for its rate
   std::map<std::uint64_t, double> rereads_{};  ///< how often an allocation comes from the memory, where more than once
+  double expected_cycles_ = 0;
   Surroundings around_;
 };
 
@@ -438,7 +469,9 @@ TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry
   // More shared memory than a kernel has without asking for it is taken from the L1, which costs the launch.
   constexpr double kGiven = 48 * 1024;
   const double launch_us = cta_shared_bytes(entry, shape) > kGiven ? gpu.launch_us : gpu.plain_launch_us;
-  time.launch_us = times.empty() ? launch_us : gpu.next_launch_us;
+  time.launch_us = times.empty()                      ? launch_us
+                   : times.back().entry == entry.name ? gpu.next_launch_us
+                                                      : gpu.other_launch_us;
   Grid(gpu, program, entry, memory, shape, own, parameters, result, time).run();
   times.push_back(std::move(time));
   return result;

@@ -10,7 +10,8 @@
 // then along N. `lag`: before each tile the thread stands still for a random time of at most so many cycles.
 // `share`: CTAs of a cluster, each of which loads its part of B for all. `pace`: a step is asked for so many cycles
 // after the last one at the earliest, as by warps that take so long for it. `fed places` tells where CTAs lie, and no
-// more; `fed paced` what the L2 gives to multiprocessors that ask for less than all they can get.
+// more; `fed paced` what the L2 gives to multiprocessors that ask for less than all they can get; `fed drift` what it
+// gives to CTAs that have begun together, by the tiles that each takes.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -207,7 +208,7 @@ __global__ void fill(unsigned* p, std::size_t count, bool is_random) {
 
 long long* g_out = nullptr;
 unsigned char* g_memory = nullptr;
-int g_sms = 0;
+int g_sms = 0, g_tiles = 0;  // g_tiles: of each CTA, where not 0
 decltype(&cuTensorMapEncodeTiled) g_encode = nullptr;
 constexpr int kRows = 4096, kPitch = 4096;  // of A and of B: 16 MiB each
 
@@ -235,6 +236,7 @@ void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8
   shape.steps = kPitch / kRowBytes;
   shape.tiles_m = kRows / kM, shape.tiles_n = kRows / kN;
   shape.tiles = times * std::max(4, 2 * (shape.tiles_m * shape.tiles_n / g_sms));
+  if (g_tiles > 0) shape.tiles = g_tiles;
   shape.slots = std::min(kMostSlots, (kSmem - 1024) / ((kM + kN) * kRowBytes));
   shape.lag = lag, shape.is_same = is_same, shape.raster = raster;
   shape.together = together, shape.pace = pace;
@@ -259,18 +261,19 @@ void time_fed(int lag, bool is_same, int times = 1, int ctas = 0, int raster = 8
   const double step = middle(cycles), clock = middle(mhz);
   const double bytes = (kM + kN) * kRowBytes, read = (kM + kN / kShare) * kRowBytes;
   printf(
-      "{\"what\": \"fed\", \"form\": \"%s\", \"warpgroups\": %d, \"share\": %d, \"multiplies\": %d, \"pending\": %d, "
-      "\"lag\": %d, \"same\": %d, \"times\": %d, \"ctas\": %d, \"raster\": %d, \"slots\": %d, \"together\": %d, "
+      "{\"what\": \"%s\", \"form\": \"%s\", \"warpgroups\": %d, \"share\": %d, \"multiplies\": %d, \"pending\": %d, "
+      "\"lag\": %d, \"same\": %d, \"times\": %d, \"tiles\": %d, \"ctas\": %d, \"raster\": %d, \"slots\": %d, "
+      "\"together\": %d, "
       "\"pace\": %d, "
       "\"cycles_of_step\": "
       "%.1f, \"slowest\": "
       "%.1f, "
       "\"tensor_core\": %.3f, "
       "\"bytes_per_clock_filled\": %.1f, \"bytes_per_clock_read\": %.1f, \"read_TB_s\": %.2f, \"mhz\": %.0f}\n",
-      F::kName, kGroups, kShare, kMultiplies ? 1 : 0, kPending, lag, is_same ? 1 : 0, times, config.gridDim.x, raster,
-      shape.slots, static_cast<int>(together), pace, step, *std::max_element(cycles.begin(), cycles.end()),
-      kMultiplies ? kN / 2. * 4 * kGroups / step : 0., bytes / step, read / step,
-      read / step * clock * config.gridDim.x * 1e-6, clock);
+      g_tiles > 0 ? "drift" : "fed", F::kName, kGroups, kShare, kMultiplies ? 1 : 0, kPending, lag, is_same ? 1 : 0,
+      times, shape.tiles, config.gridDim.x, raster, shape.slots, static_cast<int>(together), pace, step,
+      *std::max_element(cycles.begin(), cycles.end()), kMultiplies ? kN / 2. * 4 * kGroups / step : 0., bytes / step,
+      read / step, read / step * clock * config.gridDim.x * 1e-6, clock);
   fflush(stdout);
 }
 
@@ -314,6 +317,18 @@ void time_paced(int raster, int times) {
     time_fed<F, kGroups, kShare, false>(0, false, times, 0, raster, by_order, kBytes / rate);
 }
 
+/// From CTAs that have just begun, all together, to CTAs that have been there for long.
+template <class F, int kGroups>
+void time_drift() {
+  for (const int raster : {4, 8, 16, 32})
+    for (const int tiles : {1, 2, 3, 4, 6, 8, 16, 32, 64}) {
+      g_tiles = tiles;
+      time_fed<F, kGroups, 1, true>(0, false, 1, 0, raster);
+      if (raster == 8 || raster == 32) time_fed<F, kGroups, 1, false>(0, false, 1, 0, raster);
+    }
+  g_tiles = 0;
+}
+
 template <class F, int kGroups>
 void all_of() {
   for (const bool is_same : {true, false}) time_fed<F, kGroups, 1, true>(0, is_same);
@@ -344,6 +359,17 @@ int main(int argc, char** argv) {
   printf("{\"what\": \"values\", \"random\": %d}\n", is_random ? 1 : 0);
   print_places();
   if (argc > 1 && argv[1][0] == 'p' && argv[1][1] == 'l') return 0;
+  if (argc > 1 && argv[1][0] == 'd') {
+    time_drift<bf16_SS_64, 1>();
+    time_drift<bf16_SS_96, 1>();
+    time_drift<bf16_SS_128, 1>();
+    time_drift<bf16_SS_160, 1>();
+    time_drift<bf16_SS_192, 1>();
+    time_drift<bf16_SS_256, 1>();
+    time_drift<bf16_SS_128, 2>();
+    time_drift<bf16_SS_192, 2>();
+    return 0;
+  }
   if (argc > 1 && argv[1][0] == 'p') {
     for (const int times : {1, 6}) {
       for (const int raster : {4, 8, 16, 32}) time_paced<bf16_SS_64, 1, 1>(raster, times);
