@@ -88,6 +88,12 @@ std::string parameters_of_kernel(const FmhaLaunch& c) {
   // Parts of split keys do not leave through a tensor map: there is none, and any reference will do. Nor do keys that
   // threads copy come through one.
   given.give("o", has_map_of_o(c) ? "o" : "q");
+  for (const char* const tensor : {"k", "v"}) {
+    if (c.part_keys.empty()) break;
+    std::string maps;
+    for (const int keys : c.part_keys) maps += fmt::format("{}&{}", maps.empty() ? "" : ", ", part_map(tensor, keys));
+    given.give(fmt::format("{}_parts", tensor), fmt::format("{{{}}}", maps));
+  }
   const bool stores_o = !c.is_split || c.is_dealt;
   given.give("lse", stores_o ? "lse" : "nullptr");
   if (c.facts.output == Output::unnormalized && stores_o) given.give({"row_max", "row_sum"});

@@ -15,6 +15,15 @@ namespace {
 
 FmhaLaunch::Box box_of(const fmha::TmaBox& box) { return {{std::begin(box.extents), std::end(box.extents)}}; }
 
+/// Of the boxes of further maps of K and V: two and more times the usual ones'.
+std::vector<int> part_keys(const Config& c) {
+  std::vector<int> keys;
+  if (!fmha::has_page_parts(c)) return keys;
+  for (int of_box = 2 * fmha::box_keys(c); of_box <= c.facts.page_size; of_box += fmha::box_keys(c))
+    keys.push_back(of_box);
+  return keys;
+}
+
 FmhaLaunch launch_facts(const Config& c) {
   return {.facts = c.facts,
           .swizzle = c.swizzle,
@@ -38,7 +47,8 @@ FmhaLaunch launch_facts(const Config& c) {
           .q = box_of(fmha::q_box(c)),
           .k = box_of(fmha::k_box(c)),
           .v = box_of(fmha::v_box(c)),
-          .o = box_of(fmha::o_box(c))};
+          .o = box_of(fmha::o_box(c)),
+          .part_keys = part_keys(c)};
 }
 
 /// Who owns which bytes when, as templates/fmha hands them on: producer.cuh, consumer.cuh, epilogue.cuh, exchange.cuh.

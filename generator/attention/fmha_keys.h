@@ -2,6 +2,8 @@
 // sizes and buffers mean: docs/operators.md.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,6 +17,8 @@ namespace tessera {
 
 /// Keys are values too: all heads share one key head.
 inline bool is_latent(const FmhaLaunch& c) { return c.facts.v_is_k == VIsK::on; }
+/// The name of a map of k or v whose boxes have so many keys.
+inline std::string part_map(std::string_view tensor, int keys) { return fmt::format("{}_{}", tensor, keys); }
 inline bool lies_in_places(const FmhaLaunch& c) { return c.facts.kv_layout != KvLayout::dense; }
 /// Two pools of keys, which threads load.
 inline bool copies_pools(const FmhaLaunch& c) { return has_pools(c.facts) && c.copies_keys; }

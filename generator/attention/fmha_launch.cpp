@@ -224,6 +224,14 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.box.resize(map.dims.size(), 1);
   map.element_strides.resize(map.dims.size(), 1);
   // Parts of split keys are stored as they are, and merged by threads.
+  if (is_keys(c, t)) {
+    for (const int keys : c.part_keys) {
+      TensorMapRecipe of_part = map;
+      of_part.name = part_map(t.name, keys);
+      of_part.box[1] = static_cast<std::uint32_t>(keys);
+      launch.tensor_maps.push_back(std::move(of_part));
+    }
+  }
   if (!(t.is_output && !has_map_of_o(c)) && !(is_key && c.copies_keys)) launch.tensor_maps.push_back(std::move(map));
 
   BufferSpec buffer{.name = t.name,

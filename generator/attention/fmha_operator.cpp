@@ -34,10 +34,11 @@ namespace {
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
 
-constexpr double kSmallBoxShare = 0.983;  // of the speed, for each halving of a page's box: more of them
-constexpr double kSmallBoxOfAll = 0.954;  // the same where ragged queries see all keys, on an H200
-constexpr double kThirdSlotGain = 1.004;  // where keys are looked up: loads have further to go ahead
-constexpr double kWholePagesGain = 1.02;  // and the slot is a page: chosen before 128 x 128, as fast where timed
+constexpr double kSmallBoxShare = 0.983;   // of the speed, for each halving of a page's box: more of them
+constexpr double kSmallBoxOfAll = 0.954;   // the same where ragged queries see all keys, on an H200
+constexpr double kPagePartsShare = 0.987;  // beside packed keys, where a block is parts of two pages, on an H200
+constexpr double kThirdSlotGain = 1.004;   // where keys are looked up: loads have further to go ahead
+constexpr double kWholePagesGain = 1.02;   // and the slot is a page: chosen before 128 x 128, as fast where timed
 constexpr double kLastResort = 0.01;
 constexpr double kSpilled = kLastResort * kLastResort;  // behind every other last resort
 constexpr double kUnlikely = 0.5;
@@ -164,6 +165,7 @@ bool sees_all_of_ragged(const Config& c) { return is_ragged_prefill(c) && c.fact
 /// What is left of the speed where a page comes in parts, because it and a block share few keys.
 double share_of_boxes(const Config& c) {
   if (c.facts.kv_layout != KvLayout::paged || c.kv_copy != KvCopy::tma) return 1;
+  if (fmha::has_page_parts(c)) return kPagePartsShare;
   const double of_half = sees_all_of_ragged(c) ? kSmallBoxOfAll : kSmallBoxShare;
   double share = 1;
   for (int keys = fmha::box_keys(c); keys < std::min(c.facts.page_size, 64); keys *= 2) share *= of_half;
@@ -172,9 +174,10 @@ double share_of_boxes(const Config& c) {
 
 constexpr Tile kTileOfPages{128, 128, 192, 64, 3};
 
-/// Three slots of whole pages of 64 keys, in tiles of 192 rows: where smaller boxes cost most.
+/// Three slots of blocks of 64 keys, in tiles of 192 rows, where a block of 80 would be boxes of 16 in longer pages. Of
+/// pages of 64 it is two parts, which is faster (bench/results/fmha-serving.md).
 bool has_blocks_of_pages(const Config& c) {
-  return is_ragged_prefill(c) && c.facts.kv_layout == KvLayout::paged && c.facts.page_size >= 64 &&
+  return is_ragged_prefill(c) && c.facts.kv_layout == KvLayout::paged && c.facts.page_size > 64 &&
          c.facts.head_dim == kTileOfPages.head_dim && c.facts.head_dim_v == kTileOfPages.head_dim_v &&
          c.tile_m == kTileOfPages.tile_m && c.tile_n == kTileOfPages.tile_n && c.stages == kTileOfPages.stages;
 }

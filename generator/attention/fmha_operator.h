@@ -120,6 +120,7 @@ struct FmhaLaunch {
     std::vector<std::uint32_t> extents;  ///< innermost first
   };
   Box q, k, v, o;
+  std::vector<int> part_keys = {};  ///< of the boxes of further maps of k and v
 };
 
 /// The calls of generated entries: the kernel's, in the namespace of its templates, and that of the kernel that merges

@@ -162,6 +162,8 @@ LaunchStep step_of(const FmhaLaunch& c, const std::string& kernel) {
   parameters.map("q");
   if (!c.copies_keys) parameters.map("k");
   if (!c.copies_keys && !is_latent(c)) parameters.map("v");
+  for (const char* const tensor : {"k", "v"})
+    for (const int keys : c.part_keys) parameters.map(part_map(tensor, keys).c_str());
   if (!c.is_split && !c.walks_sequences) {
     if (has_map_of_o(c)) parameters.map("o");
     parameters.statistics(c);

@@ -3,11 +3,12 @@
 // families. A whole warp loads a block of K or of V.
 //
 // A block of keys is made of boxes, each of keys that lie side by side in memory (box_keys): a page or a part of one.
-// With kv_copy tma a box is a TMA box, and lane i loads box i. A box of no page, because no key of it is valid or
-// because its entry in the table is none of the pool, is loaded from beyond the pool: zeros. What lies in memory behind
-// the last valid key is nobody's: its scores are hidden, whatever K holds, but 0 times a NaN is one, so the warp clears
-// those rows of V before anyone else sees the block. With kv_copy cp_async all keys are copied by threads, one by one,
-// with zeros behind the last.
+// With kv_copy tma a box is a TMA box, and lane i loads box i. A block that is a page and a box long (has_page_parts)
+// is two boxes wherever it begins, of as many keys as it has of either page, by maps for each number of them. A box of
+// no page, because no key of it is valid or because its entry in the table is none of the pool, is loaded from beyond
+// the pool: zeros. What lies in memory behind the last valid key is nobody's: its scores are hidden, whatever K holds,
+// but 0 times a NaN is one, so the warp clears those rows of V before anyone else sees the block. With kv_copy cp_async
+// all keys are copied by threads, one by one, with zeros behind the last.
 //
 // Keys with scales (kv_format): those of a box, which lie side by side, are a bulk copy beside it. Zeros stand for a
 // box of no page, and behind the last valid key: they may be nobody's, too, and one may be a NaN.
@@ -43,6 +44,11 @@ TESSERA_HD constexpr bool knows_first_block() {
   if constexpr (requires { asks_ahead(C); }) return asks_ahead(C);
   return false;
 }
+template <auto C>
+TESSERA_HD constexpr bool makes_blocks_of_parts() {
+  if constexpr (requires { has_page_parts(C); }) return has_page_parts(C);
+  return false;
+}
 // A CTA's first block as it was found before it could be known for certain, and what the lane loads of it.
 struct KnownBlock {
   int first_key = -1;  // -1: there is none
@@ -71,7 +77,9 @@ struct KeyLoad {
   static constexpr int kBytes = dtype_bytes(key_dtype(C.facts));  // of an element
   static constexpr int kPageSize = C.facts.page_size > 0 ? C.facts.page_size : 1;
   static constexpr int kBoxKeys = kHasPools ? 1 : box_keys(C.facts.kv_layout, C.facts.page_size, kKeys);
-  static constexpr int kBoxes = kKeys / kBoxKeys;
+  // Whether a block is two boxes, of as many keys as it has of either page.
+  static constexpr bool kHasParts = makes_blocks_of_parts<C>();
+  static constexpr int kBoxes = kHasParts ? 2 : kKeys / kBoxKeys;
   static constexpr int kPagesOfLane = (kBoxes + 31) / 32;
   // Whether one elected thread starts a block's boxes, with addresses in uniform registers; several lanes take turns,
   // each with a vote. H100, times the dense kernel's time, by it and by lanes: one box 1.034 and 1.036 (1.09 by lane 0
@@ -139,7 +147,10 @@ struct KeyLoad {
   // A TMA box.
   __device__ __forceinline__ void start_box(unsigned to, unsigned barrier, int column, int row, int panel,
                                             int outermost) const {
-    const ptx::TensorMap& map = is_v() ? p.v : p.k;
+    start_box_of(is_v() ? p.v : p.k, to, barrier, column, row, panel, outermost);
+  }
+  __device__ __forceinline__ void start_box_of(const ptx::TensorMap& map, unsigned to, unsigned barrier, int column,
+                                               int row, int panel, int outermost) const {
     if constexpr (kHasPolicy) {
       ptx::tma_load_5d_with_policy(to, map, barrier, policy, column, row, panel, head, outermost);
     } else {
@@ -164,6 +175,26 @@ struct KeyLoad {
         start_box(to + panel * kKeys * kSpan, barrier, 0, row, first_panel + panel, outermost);
       }
     }
+  }
+
+  // Keys of a block before those of a box. The block of a tile that sees no key may begin anywhere: it is zeros, of as
+  // many keys as every block.
+  __device__ __forceinline__ static int keys_before(int first_key, int box) {
+    return box * (kHasParts ? kPageSize - place_in_page(first_key) / kBoxKeys * kBoxKeys : kBoxKeys);
+  }
+  // The lane's part of a block, of as many keys as lie in its page.
+  __device__ __forceinline__ void load_part(unsigned slot, unsigned barrier, int first_key, int page) const {
+    const int before = keys_before(first_key, lane()), first = keys_before(first_key, 1);
+    const int boxes = (lane() == 0 ? first : kKeys - first) / kBoxKeys;
+    const auto* const* const parts = is_v() ? p.v_parts : p.k_parts;
+    const ptx::TensorMap* map = is_v() ? &p.v : &p.k;
+#pragma unroll
+    for (int i = 2; i <= kPageSize / kBoxKeys; ++i) map = boxes == i ? parts[i - 2] : map;
+    const int row = place_in_page(first_key + before);
+#pragma unroll
+    for (int panel = 0; panel < kPanels; ++panel)
+      start_box_of(*map, slot + before * kSpan + panel * kKeys * kSpan, barrier, 0, row, first_panel + panel,
+                   page < 0 ? p.pages : page);
   }
 
   // Where the pool that a key lies in begins, and how many elements from there the key does, if it has `bytes`.
@@ -248,7 +279,8 @@ struct KeyLoad {
 
   // Whether rows of a block of V must be cleared: those behind the sequence's end in the box where it ends.
   __device__ __forceinline__ bool has_tail(int first_key) const {
-    return is_v() && kBoxKeys > 1 && end > first_key && end < first_key + kKeys && (end - first_key) % kBoxKeys != 0;
+    const int behind_box = kHasParts ? place_in_page(end) : (end - first_key) % kBoxKeys;
+    return is_v() && kBoxKeys > 1 && end > first_key && end < first_key + kKeys && behind_box != 0;
   }
 
   // Those of a block from `first` on, and scales of theirs; then its slot is as if loaded.
@@ -280,7 +312,11 @@ struct KeyLoad {
     const KeyLoad load = as_of_lane_0();
     const unsigned completes = of_lane_0(barrier);
     const int key = of_lane_0(first_key) + lane() * kBoxKeys;
-    if (lane() < kBoxes) load.load_box(slot + lane() * kBoxKeys * kSpan, completes, key, page);
+    if constexpr (kHasParts) {
+      if (lane() < kBoxes) load.load_part(slot, completes, first_key, page);
+    } else if (lane() < kBoxes) {
+      load.load_box(slot + lane() * kBoxKeys * kSpan, completes, key, page);
+    }
     if constexpr (kScales > 0) {
       if (lane() < kBoxes)
         load_scales(scales + lane() * kBoxKeys * kScales, barrier, first_key + lane() * kBoxKeys, page);
@@ -298,7 +334,7 @@ struct KeyLoad {
 #pragma unroll
     for (int i = 0; i < kPagesOfLane; ++i) {
       const int box = 32 * i + lane();
-      entries[i] = box < kBoxes ? entry_of(first_key + box * kBoxKeys) : -1;
+      entries[i] = box < kBoxes ? entry_of(first_key + keys_before(first_key, box)) : -1;
     }
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/tma.cuh"
+#include "spec/fmha.h"
 
 namespace tessera::fmha {
 
@@ -10,6 +11,9 @@ struct Params {
   const ptx::TensorMap& k;
   const ptx::TensorMap& v;
   const ptx::TensorMap& o;
+  // Of k and v, whose boxes have two, three and four times as many keys: where blocks are made of parts of pages.
+  const ptx::TensorMap* k_parts[kMostPageParts - 1] = {};
+  const ptx::TensorMap* v_parts[kMostPageParts - 1] = {};
   float* lse;                         // may be null
   float* row_max = nullptr;           // un-normalised output only
   float* row_sum = nullptr;           // likewise

@@ -27,6 +27,8 @@
 //           where head_dim or head_dim_v is no multiple of 16: {head_dim, max(seqlen, 1), 1, heads, max(batch, 1)}, a
 //           box for each panel, of which the last reaches over the end of the row
 //   boxes   q_box, k_box, v_box, o_box; type: that of the Config, fp32 for the un-normalised O
+//           where blocks are parts of two pages (has_page_parts) k and v have further maps, which differ in the keys of
+//           their boxes: two and more times those of k_box, up to a page's; named k_32, v_32 and so on
 //
 // v with v_layout k is [batch, heads_kv, head_dim_v, seqlen_k], its map {seqlen_k, head_dim_v, heads, batch}, and a box
 // {span, columns, 1, 1}: panels of keys.
@@ -42,7 +44,7 @@
 //   long long q_stride_head, q_stride_seqlen, q_stride_batch, as those of o
 //
 // Entry parameters, in this order:
-//   const __grid_constant__ TensorMap q, k, v, o        (split keys: no o)
+//   const __grid_constant__ TensorMap q, k, v, o        (split keys: no o; before o the further maps of k, then of v)
 //   float* lse          [batch, heads_q, seqlen_q] dense, may be null
 //   float* row_max      as lse; un-normalised output only (required), else the parameter does not exist
 //   float* row_sum      as row_max
@@ -368,6 +370,16 @@ TESSERA_HD constexpr TmaBox q_box(const Config& c) {
 }
 TESSERA_HD constexpr int box_keys(const Config& c) {
   return tessera::box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
+}
+// Ragged prefills in pages whose blocks are a page and a box longer, 80 keys over pages of 64: a block is the end of a
+// page and the begin of the next one it sees, two boxes of a panel in place of five. Each number of keys that such a
+// box may have, 1 to 4 times box_keys(), has a map of its own.
+inline constexpr int kMostPageParts = 4;
+TESSERA_HD constexpr bool has_page_parts(const Config& c) {
+  if (!passes_prefills(c) || c.facts.kv_layout != KvLayout::paged || c.kv_copy != KvCopy::tma) return false;
+  const int of_page = c.facts.page_size / box_keys(c);
+  return consumer_warpgroups(c) == 3 && !is_padded(c.facts) && c.tile_n == c.facts.page_size + box_keys(c) &&
+         of_page > 1 && of_page <= kMostPageParts;
 }
 // A box of fewer keys than a block's has one panel: the next panel begins behind the block's keys.
 TESSERA_HD constexpr TmaBox kv_box(const Config& c, int columns) {

@@ -80,6 +80,29 @@ TEST_CASE("attention: ragged queries that see all keys: CTAs share the tiles of 
   }
 }
 
+// Blocks of a page and 16 keys begin at every place of a page that they can, and sequences end in either part, at its
+// end, and where the second part has no key.
+TEST_CASE("attention: ragged queries over pages whose blocks are parts of two pages") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  int turn = 0;
+  for (const Mask mask : {Mask::none, Mask::causal})
+    for (const int page_size : {64, 32})
+      for (const int head_dim : {128, 64}) {
+        Fmha problem = problem_of(head_dim, mask, UsedLengths::k, SplitKv::off);
+        problem.kv_layout = KvLayout::paged;
+        problem.page_size = page_size;
+        problem.tile_m = 192;
+        problem.tile_n = page_size + 16;
+        problem.stages = 2 + turn % 2;
+        testing::FmhaLaunchFacts facts;
+        facts.pool_layout = static_cast<testing::FmhaLaunchFacts::PoolLayout>(turn % 3);
+        facts.has_foreign_pages = turn++ % 2 == 1;
+        check(problem, {2, 1, 405, {200, 0, 1, 64, 130, 9}, {399, 16, 81, 160, 64, 0}, 3, 5}, *compiler, facts);
+        check(problem, {2, 1, 340, {150, 3, 90, 1, 20}, {333, 144, 128, 79, 191}, 3}, *compiler, facts);
+      }
+}
+
 TEST_CASE("attention: ragged queries whose keys are dealt") {
   const std::unique_ptr<Compiler> compiler = find_compiler();
   if (!compiler) return;

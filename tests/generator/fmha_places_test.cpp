@@ -1,5 +1,6 @@
 // Attention over keys that do not lie dense: what the planner chooses and refuses, and what a launch takes.
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -37,12 +38,13 @@ bool has_buffer(const LaunchPlan& launch, std::string_view name) {
                      [&](const BufferSpec& buffer) { return buffer.name == name; });
 }
 
-TEST_CASE("ragged prefills over pages of 64 keys take whole pages a block where sequences are long") {
-  const auto chosen = [](std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv, const char* mask) {
+TEST_CASE("ragged prefills: blocks of two pages' parts, or of whole boxes in longer pages, where sequences are long") {
+  const auto chosen = [](std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv, const char* mask,
+                         const char* page_size = "64") {
     const fmha::Config c = config_of({{"mask", mask},
                                       {"q_layout", "ragged"},
                                       {"kv_layout", "paged"},
-                                      {"page_size", "64"},
+                                      {"page_size", page_size},
                                       {"batch", std::to_string(batch)},
                                       {"heads_q", std::to_string(heads_q)},
                                       {"heads_kv", std::to_string(heads_kv)},
@@ -51,11 +53,27 @@ TEST_CASE("ragged prefills over pages of 64 keys take whole pages a block where 
     return std::array{c.tile_m, c.tile_n, c.stages};
   };
   for (const char* const mask : {"none", "causal"}) {
-    CHECK(chosen(1, 16, 16, mask) == std::array{192, 64, 3});
-    CHECK(chosen(1, 32, 8, mask) == std::array{192, 64, 3});
+    CHECK(chosen(1, 16, 16, mask) == std::array{192, 80, 3});
+    CHECK(chosen(1, 32, 8, mask) == std::array{192, 80, 3});
+    CHECK(chosen(1, 32, 8, mask, "128") == std::array{192, 64, 3});
     CHECK(chosen(16, 32, 8, mask) == std::array{128, 128, 2});
   }
   CHECK(chosen(4, 32, 8, "causal") == std::array{128, 128, 2});
+}
+
+TEST_CASE("ragged prefills over pages of 64 keys: a map for each number of keys that a part may have") {
+  const LaunchPlan launch = make_plan(problem_of("fmha", {{"q_layout", "ragged"},
+                                                          {"kv_layout", "paged"},
+                                                          {"page_size", "64"},
+                                                          {"tile_m", "192"},
+                                                          {"tile_n", "80"},
+                                                          {"stages", "3"}}))
+                                .launch;
+  std::vector<std::string> maps;
+  for (const TensorMapRecipe& map : launch.tensor_maps) maps.push_back(fmt::format("{} {}", map.name, map.box.at(1)));
+  std::sort(maps.begin(), maps.end());
+  CHECK(fmt::format("{}", fmt::join(maps, ", ")) ==
+        "k 16, k_32 32, k_48 48, k_64 64, o 64, q 64, v 16, v_32 32, v_48 48, v_64 64");
 }
 
 TEST_CASE("decode over pages: dealt e4m3 keys have three slots, other keys two") {

@@ -1,6 +1,7 @@
 // The launch as data: expressions give the values that they should, and for every candidate and many sizes the tensor
 // maps obey the driver's rules and their boxes have the bytes that the kernel lays out and waits for.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -218,7 +219,14 @@ TEST_CASE("attention: maps obey the rules and boxes fill the ring slots, for eve
     const bool has_o = !fmha::leaves_from_registers(config);
     const bool is_8_bit_on_hopper = is_8_bit(config.facts) && config.sm_smem_bytes == kSmemBytesOfSm;
     CHECK(has_o == (!has_descales(config.facts) || (fmha::owns_rows(config) && !is_8_bit_on_hopper)));
-    CHECK(launch.tensor_maps.size() == (has_o ? 4 : 3));
+    const int parts = fmha::has_page_parts(config) ? config.facts.page_size / fmha::box_keys(config) : 1;
+    for (int i = 2; i <= parts; ++i)
+      for (const std::string tensor : {"k", "v"}) {
+        const ResolvedTensorMap part = bound.map(launch, fmt::format("{}_{}", tensor, i * fmha::box_keys(config)));
+        CHECK(static_cast<int>(smem_box_bytes(part)) ==
+              i * static_cast<int>(smem_box_bytes(bound.map(launch, tensor))));
+      }
+    CHECK(static_cast<int>(launch.tensor_maps.size()) == (has_o ? 4 : 3) + 2 * (parts - 1));
     if (has_o) CHECK(static_cast<int>(smem_box_bytes(bound.map(launch, "o"))) <= fmha::q_slot_bytes(config));
   };
   for_each_legal<FmhaOperator>(check);
