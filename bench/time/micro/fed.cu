@@ -318,13 +318,13 @@ void time_paced(int raster, int times) {
 }
 
 /// From CTAs that have just begun, all together, to CTAs that have been there for long.
-template <class F, int kGroups>
+template <class F, int kGroups, int kShare = 1>
 void time_drift() {
   for (const int raster : {4, 8, 16, 32})
     for (const int tiles : {1, 2, 3, 4, 6, 8, 16, 32, 64}) {
       g_tiles = tiles;
-      time_fed<F, kGroups, 1, true>(0, false, 1, 0, raster);
-      if (raster == 8 || raster == 32) time_fed<F, kGroups, 1, false>(0, false, 1, 0, raster);
+      time_fed<F, kGroups, kShare, true>(0, false, 1, 0, raster);
+      if (raster == 8 || raster == 32) time_fed<F, kGroups, kShare, false>(0, false, 1, 0, raster);
     }
   g_tiles = 0;
 }
@@ -368,6 +368,10 @@ int main(int argc, char** argv) {
     time_drift<bf16_SS_256, 1>();
     time_drift<bf16_SS_128, 2>();
     time_drift<bf16_SS_192, 2>();
+    time_drift<bf16_SS_64, 1, 2>();
+    time_drift<bf16_SS_128, 1, 2>();
+    time_drift<bf16_SS_192, 1, 2>();
+    time_drift<bf16_SS_128, 2, 2>();
     return 0;
   }
   if (argc > 1 && argv[1][0] == 'p') {
