@@ -340,7 +340,8 @@ struct EightRowConsumer : Consumer<C> {
         for (int v = 0; v < 4; ++v) output[i][v] = 0.0f;
 #pragma unroll 1
       for (; this->blocks > 0; --this->blocks) {
-        if (launches_merge_late(C) && this->blocks <= 2) ptx::griddepcontrol_launch_dependents();
+        if (launches_merge_late(C) && (kWidens ? gridDim.x <= kMostCtasOfLate : this->blocks <= 2))
+          ptx::griddepcontrol_launch_dependents();
         step(q, output);
       }
       finish(tile, output, round == 0);

@@ -120,10 +120,11 @@ TESSERA_HD constexpr bool is_split(const Config& c) { return c.split_kv != Split
 // Whether CTAs have ranges of all tiles' key blocks, which need not end where a tile does: fmha/dealer.cuh.
 TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == SplitKv::dealt; }
 // Whether a CTA lets the merge begin two blocks before its first tile's keys end, not before they begin: CTAs of the
-// merge that wait take places from CTAs of the next launch, which asks for its keys ahead.
-TESSERA_HD constexpr bool launches_merge_late(const Config& c) {
-  return has_eight_rows(c) && !is_dealt(c) && !widens_keys(c.facts);
-}
+// merge that wait take places from CTAs of the next launch, which asks for its keys ahead. 8-bit keys: when the first
+// block is there, and of launches of so few CTAs that each has a multiprocessor of its own; of more it took up to 11 %
+// longer (H200, bench/results/fmha-few-queries.md).
+TESSERA_HD constexpr bool launches_merge_late(const Config& c) { return has_eight_rows(c) && !is_dealt(c); }
+inline constexpr unsigned kMostCtasOfLate = 132;
 // Whether a step's long prefills are left whole beside keys that are dealt: fmha/step_work.cuh.
 TESSERA_HD constexpr bool has_whole_tiles(const Config& c) {
   return is_dealt(c) && is_ragged(c.facts) && !has_split_size(c.facts);

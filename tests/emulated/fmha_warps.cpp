@@ -161,6 +161,29 @@ TEST_CASE("attention by warps: tiles of eight rows, every head_dim and type, sca
       }
 }
 
+// A launch of few CTAs lets the merge begin later than one of more than have a multiprocessor each.
+TEST_CASE("attention by warps: tiles of eight rows in few CTAs and in many") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  for (const bool has_8_bit_keys : {true, false})
+    for (const std::int64_t batch : {3, 70}) {
+      Fmha problem = of_warps(64, has_8_bit_keys);
+      problem.tile_m = 8;
+      problem.tile_n = 64;
+      problem.split_kv = SplitKv::on;
+      problem.pack_gqa = 4;
+      problem.seqused = UsedLengths::k;
+      problem.kv_layout = KvLayout::paged;
+      problem.page_size = 64;
+      testing::FmhaLaunchFacts facts;
+      facts.num_sms = 150;
+      facts.num_splits = 2;
+      for (std::int64_t b = 0; b < batch; ++b) facts.seqused_k.push_back(b * 37 % 150);
+      testing::check_runs(problem, {batch, 8, 2, 1, 150, 64}, *compiler, {Schedule::lazy, Schedule::adversarial}, 1,
+                          facts);
+    }
+}
+
 TEST_CASE("attention by warps: dealt pages, head by head and as one row") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
