@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Problems with several kernels each, for the order that predictions give them.
 
-candidates.py draw TESSERA SEED COUNT [--jobs N] > LIST.jsonl  problems drawn by a seed, pins of their kernels
+candidates.py draw TESSERA SEED COUNT [--jobs N] [--but FILE.jsonl ...] > LIST.jsonl  problems drawn by a seed, none of those files', and pins
+                                                            of their kernels
 candidates.py predict TESSERA GPU LIST.jsonl OUT.jsonl      what the model says (goes on where OUT.jsonl ends)
 candidates.py judge OUT.jsonl TIMES.jsonl                   both, held against each other
 candidates.py noise TIMES.jsonl                             the order of one round of timings against that of another
@@ -123,12 +124,14 @@ def kernel_of(tessera: str, line: str) -> str:
     return plan.get("kernel", "")
 
 
-def drawn(tessera: str, seed: str, kind) -> dict:
+def drawn(tessera: str, seed: str, kind, but: set) -> dict:
     """A problem of this kind with four kernels or more."""
     r = random.Random(seed)
     while True:
         problem, pins = kind(r)
         problem = " ".join(problem.split())
+        if problem in but:
+            continue
         wanted, found, seen = r.randint(4, 8), [], set()
         for pin in ["", *pins]:
             kernel = kernel_of(tessera, f"{problem} {pin}")
@@ -147,8 +150,9 @@ def draw(args: argparse.Namespace) -> None:
     kinds = [kind for kind, times in KINDS for _ in range(times)]
     kinds = [kinds[i * len(kinds) // args.count] for i in range(args.count)]
     random.Random(args.seed).shuffle(kinds)
+    but = {json.loads(text)["problem"] for name in args.but for text in open(name)}
     with ThreadPoolExecutor(args.jobs) as pool:
-        for one in pool.map(lambda i: drawn(args.tessera, f"{args.seed} {i}", kinds[i]), range(args.count)):
+        for one in pool.map(lambda i: drawn(args.tessera, f"{args.seed} {i}", kinds[i], but), range(args.count)):
             print(json.dumps(one), flush=True)
 
 
@@ -281,6 +285,7 @@ def main() -> None:
     one.add_argument("seed", type=int)
     one.add_argument("count", type=int)
     one.add_argument("--jobs", type=int, default=1)
+    one.add_argument("--but", nargs="*", default=[])
     one.set_defaults(do=draw)
     one = commands.add_parser("predict")
     for name in ("tessera", "gpu", "list", "out"):
