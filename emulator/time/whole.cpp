@@ -284,27 +284,25 @@ class Grid {
     const std::uint64_t together =
         std::min<std::uint64_t>(static_cast<std::uint64_t>(per_sm_), (clusters_ + at_once_ - 1) / at_once_);
     const std::uint64_t wanted = is_one_wave ? 4 : 9;
-    std::vector<std::uint64_t> starts;
     row_ = shape_.grid[0] / shape_.cluster[0];
     goes_by_row_ = !is_one_wave && together < row_ && row_ >= wanted && clusters_ > row_;
-    for (std::uint64_t i = 0; i < wanted; ++i) {
-      const std::uint64_t last = clusters_ > together ? clusters_ - together : 0;
-      std::uint64_t start = last * i / (wanted - 1);
-      // Where the grid has rows the place in a row tells more than the row: all places, rows by turns.
-      if (goes_by_row_) start = (row_ - together) * i / (wanted - 1) + clusters_ / row_ * i / wanted * row_;
-      if (starts.empty() || starts.back() != start) starts.push_back(start);
-    }
+    const std::vector<std::uint64_t> starts = places_of_samples(clusters_, together, wanted, goes_by_row_ ? row_ : 0);
     LaunchTime& time = time_;
     Part steady;
     observes_ = false;
     learn_clock(starts[starts.size() / 2], together);
-    for (std::size_t i = 0; i < starts.size() && !has_failed(); ++i) {
-      observes_ = i == starts.size() / 2;
-      Part part =
-          simulate(starts[i], std::min(together, clusters_ - starts[i]), static_cast<int>(cluster_size_), false);
+    const auto look_at = [&](std::uint64_t start) {
+      Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
       time.samples.push_back(part.sample);
       if (!steady.clock || part.sample.cycles > steady.sample.cycles) steady = std::move(part);
+    };
+    for (std::size_t i = 0; i < starts.size() && !has_failed(); ++i) {
+      observes_ = i == starts.size() / 2;
+      look_at(starts[i]);
     }
+    observes_ = false;
+    for (int round = 0; is_one_wave && round < 2 && !has_failed(); ++round)
+      for (const std::uint64_t start : beside_longest(time.samples)) look_at(start);
     if (has_failed()) return steady;
     if (is_one_wave) {
       for (const SampleTime& sample : time.samples) time.cycles = std::max(time.cycles, sample.cycles);

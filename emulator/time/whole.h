@@ -14,12 +14,22 @@ struct TimedResult {
 };
 
 /// With values all clusters run, each on the multiprocessor that it would have.
-/// Else some: of a grid that is resident at once the first, the last and two between them, whose longest is the grid's
-/// time; of a larger one more, between which the others are interpolated, and every cluster starts when one has ended.
-/// The time is added to `times`: behind another kernel of the stream a launch costs what is left of it then.
+/// Else some: of a grid that is resident at once the first, the last and two between them, and more beside the longest
+/// where they differ, whose longest is the grid's time; of a larger one more, between which the others are
+/// interpolated, and every cluster starts when one has ended. The time is added to `times`: behind another kernel of
+/// the stream a launch costs what is left of it then.
 TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry& entry, GlobalMemory& memory,
                          const LaunchShape& shape, const LaunchOptions& options,
                          const std::vector<std::byte>& parameters, bool skips_values, std::vector<LaunchTime>& times);
+
+/// Where samples of so many clusters begin: over the whole grid; where it has rows, of so many clusters, whose place in
+/// a row tells more than the row, at all places, rows by turns. row: 0: it has none.
+std::vector<std::uint64_t> places_of_samples(std::uint64_t clusters, std::uint64_t together, std::uint64_t wanted,
+                                             std::uint64_t row);
+
+/// Which clusters to look at besides: those halfway from the longest sample to its neighbours, where samples differ.
+/// The longest that were taken may be at an edge (a tile with few rows), and those beside them take longer. Sorts them.
+std::vector<std::uint64_t> beside_longest(std::vector<SampleTime>& samples);
 
 /// CTAs of a kernel that a multiprocessor holds.
 /// `registers` of a thread, by machine code; 0: as PTX lets expect.

@@ -8,6 +8,7 @@
 
 #include "emulator/time/gpu_time.h"
 #include "emulator/time/report.h"
+#include "emulator/time/whole.h"
 #include "tessera/emulator/device.h"
 #include "tessera/error.h"
 #include "tests/support/test_entry.h"
@@ -475,6 +476,20 @@ TEST_CASE("time: what was written before goes when others come, first of all") {
     CHECK(h200().displaced_by(2e6 * megabytes) < 2 * h200().displaced_by(1e6 * megabytes) + 1);
   }
   CHECK(h200().displaced_by(1e12) == h200().displaced.points.back().second);
+}
+
+TEST_CASE("time: of clusters that differ those beside the longest sample are looked at, too") {
+  std::vector<SampleTime> samples{{0, 1, 55}, {87, 1, 56}, {43, 1, 80}, {131, 1, 60}};
+  CHECK(beside_longest(samples) == std::vector<std::uint64_t>{21, 65});
+  CHECK(samples[1].cluster == 43);
+  samples.push_back({21, 1, 95});
+  CHECK(beside_longest(samples) == std::vector<std::uint64_t>{10, 32});
+  samples = {{0, 1, 100}, {43, 1, 80}};
+  CHECK(beside_longest(samples) == std::vector<std::uint64_t>{21});
+  samples = {{0, 1, 80}, {1, 1, 100}};
+  CHECK(beside_longest(samples).empty());  // none is between them
+  samples = {{0, 1, 100}, {43, 1, 99}};
+  CHECK(beside_longest(samples).empty());  // alike
 }
 
 TEST_CASE("time: CTAs of a multiprocessor begin one after the other") {
