@@ -174,16 +174,20 @@ double share_of_boxes(const Config& c) {
 
 constexpr Tile kTileOfPages{128, 128, 192, 64, 3};
 
-/// Three slots of blocks of 64 keys, in tiles of 192 rows, where a block of 80 would be boxes of 16 in longer pages. Of
-/// pages of 64 it is two parts, which is faster (bench/results/fmha-serving.md).
+/// Three slots of 64 keys, in tiles of 192 rows, over pages longer than that, of which 80 keys would be boxes of 16.
 bool has_blocks_of_pages(const Config& c) {
   return is_ragged_prefill(c) && c.facts.kv_layout == KvLayout::paged && c.facts.page_size > 64 &&
          c.facts.head_dim == kTileOfPages.head_dim && c.facts.head_dim_v == kTileOfPages.head_dim_v &&
          c.tile_m == kTileOfPages.tile_m && c.tile_n == kTileOfPages.tile_n && c.stages == kTileOfPages.stages;
 }
 
-/// What a third slot gains over two where keys lie in places, in tiles of 192 rows: bench/results/fmha-serving.md.
+bool is_causal_of_64(const Config& c) {
+  return c.stages == 3 && c.facts.head_dim == 64 && c == default_config(c.facts);
+}
+
+/// What a third slot gains over two, which the model of the time does not tell: bench/results/fmha-serving.md.
 double share_of_slots(const Config& c) {
+  if (is_causal_of_64(c)) return kThirdSlotGain;
   if (has_blocks_of_pages(c)) return kWholePagesGain;
   return c.facts.kv_layout != KvLayout::dense && c.tile_m == 192 && c.stages == 3 ? kThirdSlotGain : 1;
 }
@@ -204,7 +208,8 @@ bool is_modelled(const Config& c) {
   const bool is_small = c.facts.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
                         (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
   const std::span<const Tile> tiles = tiles_of(c.facts);
-  return is_small || has_blocks_of_pages(c) || std::any_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
+  return is_small || has_blocks_of_pages(c) || is_causal_of_64(c) ||
+         std::any_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
            return tile.head_dim == c.facts.head_dim && tile.head_dim_v == c.facts.head_dim_v &&
                   tile.tile_m == c.tile_m && tile.tile_n == c.tile_n && tile.stages == c.stages;
          });

@@ -85,13 +85,18 @@ inline constexpr Tile kTiles[] = {
 //   head_dim 192  no mask 128x80 694 753, 128x96 655 806, 128x112 633 770; causal 128x80 482 779, 128x96 480 783
 //                 (likewise 1.16 1.24, 1.10 1.23; causal 1.10 1.31, 1.10 1.30)
 //   head_dim 512  no mask, S = 16,384: 128x64 477, 128x48 455, 128x32 with 3 stages 372; causal 128x64 450, 128x48 455
+// Three slots of 256x64, head_dim 64, causal: 0.95 to 0.98 of the time of two at S = 400 and 512, 0.99 at 1,024 and
+// 2,048, 0.99 to 1.00 from 4,096 on (bench/results/fmha-vs-cudnn.md).
 // Not measured: 16 and 32 take the tiles of 64, 72 and 80 those of 96, 160 that of 192.
 TESSERA_HD constexpr Tile default_tile(int head_dim, int head_dim_v, Mask mask, long long seqlen_k = -1) {
   const bool is_full = mask == Mask::none;
   const bool is_short = seqlen_k >= 0 && seqlen_k <= 2048;
   const bool is_long = seqlen_k >= 8192;
-  const auto tile = [&](int tile_m, int tile_n) { return Tile{head_dim, head_dim_v, tile_m, tile_n, 2}; };
-  if (head_dim <= 64) return is_full && !is_short ? tile(192, 128) : tile(256, 64);
+  const auto tile = [&](int tile_m, int tile_n, int stages = 2) {
+    return Tile{head_dim, head_dim_v, tile_m, tile_n, stages};
+  };
+  if (head_dim <= 64 && is_full) return is_short ? tile(256, 64) : tile(192, 128);
+  if (head_dim <= 64) return tile(256, 64, head_dim == 64 ? 3 : 2);
   if (head_dim <= 96) return is_short ? tile(128, 128) : tile(192, 96);
   if (head_dim <= 128) return (is_full ? !is_short : is_long) ? tile(192, 80) : tile(128, 128);
   if (head_dim <= 192 && head_dim_v <= 128) return is_full ? tile(128, 96) : tile(128, 128);

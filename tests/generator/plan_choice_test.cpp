@@ -136,6 +136,8 @@ TEST_CASE("attention: the choice where others were measured to be slow") {
       {"64 64", "none", {"2", "10", "4089", "4089"}, {"192x128 s2", "64x128 s2", "64x96 s2"}},
       // 128 rows leave rounds partly empty: single tiles, for which the L2 does not hold K and V of all heads.
       {"192 128", "causal", {"16", "11", "1024", "1024"}, {"192x64 s2"}},
+      {"64 64", "causal", {"32", "32", "512", "512"}, {"256x64 s3"}},
+      {"64 64", "causal", {"4", "32", "4096", "4096"}, {"256x64 s3"}},
       {"192 128", "causal", {"4", "11", "4096", "4096"}, {"128x128 s2"}},
       {"256 256", "causal", {"4", "22", "525", "525"}, {"128x64 s2"}},
   };
