@@ -279,8 +279,8 @@ struct KeyLoad {
 
   // Whether rows of a block of V must be cleared: those behind the sequence's end in the box where it ends.
   __device__ __forceinline__ bool has_tail(int first_key) const {
-    const int behind_box = kHasParts ? place_in_page(end) : (end - first_key) % kBoxKeys;
-    return is_v() && kBoxKeys > 1 && end > first_key && end < first_key + kKeys && behind_box != 0;
+    return is_v() && kBoxKeys > 1 && end > first_key && end < first_key + kKeys &&
+           (kHasParts ? place_in_page(end) : (end - first_key) % kBoxKeys) != 0;
   }
 
   // Those of a block from `first` on, and scales of theirs; then its slot is as if loaded.
