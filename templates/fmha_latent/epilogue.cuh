@@ -56,21 +56,13 @@ __device__ __forceinline__ void store_statistics(const Params& p, const Part& pa
   }
 }
 
-// Each of four lanes that hold a row has a word of each of four chunks of 16 bytes: lane i gets chunk i whole.
-__device__ __forceinline__ void gather_chunk(unsigned (&words)[4]) {
-  const bool is_odd = threadIdx.x % 2 == 1, is_high = threadIdx.x % 4 >= 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const unsigned got = __shfl_xor_sync(0xffffffff, is_odd ? words[i] : words[i + 1], 1);
-    words[i] = is_odd ? got : words[i];
-    words[i + 1] = is_odd ? words[i + 1] : got;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const unsigned got = __shfl_xor_sync(0xffffffff, is_high ? words[i] : words[i + 2], 2);
-    words[i] = is_high ? got : words[i];
-    words[i + 2] = is_high ? words[i + 2] : got;
-  }
+// Each of two lanes has a word of each of two chunks of 16 bytes, side by side: the first gets both of the first chunk,
+// the second both of the other, so that four lanes that hold a row have 32 bytes of it.
+__device__ __forceinline__ void gather_chunk(unsigned& first, unsigned& second) {
+  const bool is_odd = threadIdx.x % 2 == 1;
+  const unsigned got = __shfl_xor_sync(0xffffffff, is_odd ? first : second, 1);
+  first = is_odd ? got : first;
+  second = is_odd ? second : got;
 }
 
 // Half of a row: columns from `first_column` on.
@@ -84,23 +76,25 @@ __device__ __forceinline__ void store_output(const Params& p, const Part& part, 
     const bool is_row = own < rows_of_sequence<C>(p);
     if (is_dealt(C) && part.slot >= 0) {
       float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + first_column + 2 * lane;
+      if (!is_row) continue;
 #pragma unroll
       for (int i = 0; i < kHeadDimV / 16; ++i)
-        if (is_row)
-          ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
-                            __float_as_uint(output[4 * i + 2 * r + 1]));
+        ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
+                          __float_as_uint(output[4 * i + 2 * r + 1]));
       continue;
     }
-    char* const to = o_row_of<C>(p, part.sequence, own) + o_element_bytes(C.facts) * (first_column + 8 * lane);
+    char* const to =
+        o_row_of<C>(p, part.sequence, own) + o_element_bytes(C.facts) * (first_column + lane % 2 * 8 + lane / 2 * 4);
+    unsigned words[kHeadDimV / 16];
 #pragma unroll
-    for (int i = 0; i < kHeadDimV / 16; i += 4) {
-      unsigned words[4];
+    for (int i = 0; i < kHeadDimV / 16; ++i)
+      words[i] = ptx::cvt_pack<C.facts.dtype>(output[4 * i + 2 * r], output[4 * i + 2 * r + 1]);
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
-        words[j] = ptx::cvt_pack<C.facts.dtype>(output[4 * (i + j) + 2 * r], output[4 * (i + j) + 2 * r + 1]);
-      gather_chunk(words);
-      if (is_row) ptx::st_global_v4(to + 16 * i, {words[0], words[1], words[2], words[3]});
-    }
+    for (int i = 0; i < kHeadDimV / 16; i += 2) gather_chunk(words[i], words[i + 1]);
+    // One branch for all: branches cost compile time.
+    if (!is_row) continue;
+#pragma unroll
+    for (int i = 0; i < kHeadDimV / 16; i += 2) ptx::st_global_v2(to + 16 * i, words[i], words[i + 1]);
   }
 }
 
