@@ -117,10 +117,12 @@ constexpr double kTeamOfOneBlockMicroseconds = 0.01242;
 // Of one block each, whose laps have whole steps alone: instructions, 283 of 298.
 constexpr double kTeamLapFactor = 0.95;
 // A block beside MXFP4's; int4's under f16.
-constexpr double kTeamNvfp4 = 1.062, kTeamInt4 = 0.984, kTeamOfMagic = 1.121;
+constexpr double kTeamNvfp4 = 1.062, kTeamInt4 = 0.984, kTeamInt4Of24Rows = 0.95, kTeamOfMagic = 1.121;
 double team_format_factor(const Config& c) {
   if (c.facts.b_type == OperandType::int4)
-    return is_fused(c) ? kTeamInt4 : is_counted(c) ? kCountedZeroPoints : kTeamOfMagic;
+    return is_fused(c)     ? (c.tile_m < 24 ? kTeamInt4 : kTeamInt4Of24Rows)
+           : is_counted(c) ? kCountedZeroPoints
+                           : kTeamOfMagic;
   return c.facts.b_type == OperandType::nvfp4 ? kTeamNvfp4 : 1;
 }
 

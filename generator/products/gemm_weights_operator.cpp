@@ -57,6 +57,16 @@ bool wants_common_lap(Config c, const Gemm& p) {
   return c.tile_m >= 16 && gemm_weights::is_team(c) && gemm_weights::k_groups(c) == 1 &&
          gemm_weights::consumer_warpgroups(c) == 3 && has_common_lap(c) && has_one_tile(c, p);
 }
+// Activations that do not stay, of four teams with 128 columns: over a short k they come later than weights, of which
+// two slots for each team are enough. 0: as others.
+constexpr int kShortSlots = 16, kStreamedOf16 = 14, kStreamedOf24 = 6, kStreamedOf32 = 8;
+int streamed_stages(const Config& c, std::int64_t slots) {
+  if (!has_laps(c) || gemm_weights::k_groups(c) != 2 || gemm_weights::a_dtype(c) != DType::bf16) return 0;
+  const bool is_nvfp4 = c.facts.b_type == OperandType::nvfp4, is_short = slots <= kShortSlots;
+  if (c.tile_m == 16 && (is_nvfp4 || c.zero_points == ZeroPoints::given)) return kStreamedOf16;
+  if (c.tile_m == 24) return is_short ? most_stages(c) : kStreamedOf24;
+  return c.tile_m == 32 && (is_short || is_nvfp4) ? kStreamedOf32 : 0;
+}
 
 // As many slots as the k of a part has steps, if they fit and stay: whole rounds of the groups. Otherwise as many as
 // leave the weights their deepest rings.
@@ -70,6 +80,8 @@ int direct_stages(Config c, const Gemm& p) {
     c.stages = static_cast<int>(std::max<std::int64_t>(slots, 2 * groups));
     return has_common_lap(c) && c.stages < most ? c.stages + groups : c.stages;
   }
+  if (const int stages = streamed_stages(c, slots); p.k > 0 && slots > most && stages > 0)
+    return std::min(stages, most);
   c.stages = most;
   while (c.stages > 2 * groups && gemm_weights::direct_depth(c) < gemm_weights::most_depth(c)) c.stages -= groups;
   if (slots > c.stages && is_filled_sooner(c, p)) return kStagesOfOneTile;

@@ -93,6 +93,16 @@ TEST_CASE("weights: teams or mma.f16 for few rows, and by pin") {
   CHECK(team.stages == 16);
   CHECK(gemm_weights::k_groups(team) == 2);
   CHECK(gemm_weights::direct_depth(team) == 2);
+  // Where they do not stay their ring is the longer one over a short k.
+  const auto streamed = [&](const char* m, const char* k) {
+    return of({{"m", m}, {"n", "7168"}, {"k", k}, {"tile_n", "128"}, {"split_k", "2"}});
+  };
+  CHECK(streamed("24", "8192").stages == 10);
+  CHECK(streamed("32", "8192").stages == 8);
+  CHECK(gemm_weights::direct_depth(streamed("32", "8192")) == 2);
+  CHECK(streamed("16", "16384").stages == 12);
+  CHECK(streamed("24", "16384").stages == 6);
+  CHECK(streamed("32", "16384").stages == 6);
   CHECK(of({{"m", "4096"}, {"n", "8192"}, {"k", "8192"}}).mma_kind == MmaKind::wgmma_f16);
   // All activations of a part of k in the ring, which has whole rounds of the groups that share it.
   const gemm_weights::Config pinned =
