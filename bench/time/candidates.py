@@ -152,7 +152,10 @@ def draw(args: argparse.Namespace) -> None:
     random.Random(args.seed).shuffle(kinds)
     but = {json.loads(text)["problem"] for name in args.but for text in open(name)}
     with ThreadPoolExecutor(args.jobs) as pool:
-        for one in pool.map(lambda i: drawn(args.tessera, f"{args.seed} {i}", kinds[i], but), range(args.count)):
+        for i, one in enumerate(pool.map(lambda i: drawn(args.tessera, f"{args.seed} {i}", kinds[i], but), range(args.count))):
+            while one["problem"] in but:  # two that were drawn at the same time
+                one = drawn(args.tessera, f"{args.seed} {i} {len(but)}", kinds[i], but)
+            but.add(one["problem"])
             print(json.dumps(one), flush=True)
 
 
