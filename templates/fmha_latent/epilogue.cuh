@@ -76,25 +76,29 @@ __device__ __forceinline__ void store_output(const Params& p, const Part& part, 
     const bool is_row = own < rows_of_sequence<C>(p);
     if (is_dealt(C) && part.slot >= 0) {
       float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + first_column + 2 * lane;
-      if (!is_row) continue;
 #pragma unroll
       for (int i = 0; i < kHeadDimV / 16; ++i)
-        ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
-                          __float_as_uint(output[4 * i + 2 * r + 1]));
+        if (is_row)
+          ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
+                            __float_as_uint(output[4 * i + 2 * r + 1]));
       continue;
     }
     char* const to =
         o_row_of<C>(p, part.sequence, own) + o_element_bytes(C.facts) * (first_column + lane % 2 * 8 + lane / 2 * 4);
-    unsigned words[kHeadDimV / 16];
+    // Few branches are cheap to compile; parts leave no registers for many words.
+    constexpr int kAtOnce = is_dealt(C) ? 2 : kHeadDimV / 16;
 #pragma unroll
-    for (int i = 0; i < kHeadDimV / 16; ++i)
-      words[i] = ptx::cvt_pack<C.facts.dtype>(output[4 * i + 2 * r], output[4 * i + 2 * r + 1]);
+    for (int first = 0; first < kHeadDimV / 16; first += kAtOnce) {
+      unsigned words[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kHeadDimV / 16; i += 2) gather_chunk(words[i], words[i + 1]);
-    // One branch for all: branches cost compile time.
-    if (!is_row) continue;
+      for (int i = 0; i < kAtOnce; ++i)
+        words[i] = ptx::cvt_pack<C.facts.dtype>(output[4 * (first + i) + 2 * r], output[4 * (first + i) + 2 * r + 1]);
 #pragma unroll
-    for (int i = 0; i < kHeadDimV / 16; i += 2) ptx::st_global_v2(to + 16 * i, words[i], words[i + 1]);
+      for (int i = 0; i < kAtOnce; i += 2) gather_chunk(words[i], words[i + 1]);
+      if (!is_row) continue;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i += 2) ptx::st_global_v2(to + 16 * (first + i), words[i], words[i + 1]);
+    }
   }
 }
 
