@@ -31,9 +31,9 @@
 namespace tessera::fmha_latent {
 
 // One copy of the code for both warpgroups: with one for each NVRTC took 1.4 times as long. Of a pair each has a path
-// of its own, in which `own`, its index, may be a constant; where keys are dealt the second warpgroup's softmax runs
-// beside the first one's product alone, so that both have one path (add_in_turn()). On an H200 that is up to 3 % faster
-// there, and 2 to 5 % slower where keys are not dealt.
+// of its own, in which `own`, its index, may be a constant. Gathered keys that are dealt have one path for both
+// (add_in_turn()), in which the second warpgroup's softmax runs beside the first one's product alone: on an H200 2 to
+// 11 % faster there, and 2 to 6 % slower where keys are not dealt, or stand in pages.
 template <Config C>
 struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
@@ -198,6 +198,8 @@ struct Consumer {
 
   // A pair, of whose own block there are scores: the second warpgroup's softmax runs beside its product with the first
   // one's P. What reads the accumulators takes factors that are computed behind a wait (ptx::order_after_wait).
+  // Where keys are dealt they are named behind each wait (hold) all the same: without it the assembler waits for each
+  // product.
   __device__ __forceinline__ void add_beside(Scores& scores, const float (&max)[2], Accumulator& output,
                                              int accumulate) {
     Probabilities probabilities;
@@ -213,6 +215,7 @@ struct Consumer {
       accumulate = 1;
       moves = make_probabilities(second, scores, max, probabilities, factor);
       ptx::wgmma_wait_group<0>();
+      if constexpr (is_dealt(C)) OwnMma<C>::hold(output);
       release(0, second);
     }
     if (moves) {
@@ -222,10 +225,12 @@ struct Consumer {
     issue_own<C>(output, probabilities, values(index, index), accumulate);
     // The slot goes back before the other's P is waited for: what is loaded there takes longest.
     ptx::wgmma_wait_group<0>();
+    if constexpr (is_dealt(C)) OwnMma<C>::hold(output);
     release(index, index);
     if (index == 1) return;
     add_other(first, output, 1);
     ptx::wgmma_wait_group<0>();
+    if constexpr (is_dealt(C)) OwnMma<C>::hold(output);
     release(1, first);
   }
 
@@ -269,7 +274,7 @@ struct Consumer {
     fix_up(scores, first_key, index);
     float max[2];
     fmha::find_maxima(scores, scale, max);
-    if constexpr (is_dealt(C)) {
+    if constexpr (is_dealt(C) && gathers(C)) {
       add_in_turn(scores, max, output, accumulate);
     } else {
       add_beside(scores, max, output, accumulate);
