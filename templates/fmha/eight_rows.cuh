@@ -31,6 +31,12 @@
 
 namespace tessera::fmha {
 
+// Whether a CTA lets the merge begin behind its first blocks, and not as soon as the kernel before has ended.
+template <Config C>
+__device__ __forceinline__ bool begins_merge_late() {
+  return launches_merge_late(C) && (!widens_keys(C.facts) || gridDim.x <= kMostCtasOfLate);
+}
+
 template <Config C>
 struct EightRowConsumer : Consumer<C> {
   static constexpr Barriers kBarriers = barriers(C);
@@ -340,8 +346,7 @@ struct EightRowConsumer : Consumer<C> {
         for (int v = 0; v < 4; ++v) output[i][v] = 0.0f;
 #pragma unroll 1
       for (; this->blocks > 0; --this->blocks) {
-        if (launches_merge_late(C) && (kWidens ? gridDim.x <= kMostCtasOfLate : this->blocks <= 2))
-          ptx::griddepcontrol_launch_dependents();
+        if (begins_merge_late<C>() && (kWidens || this->blocks <= 2)) ptx::griddepcontrol_launch_dependents();
         step(q, output);
       }
       finish(tile, output, round == 0);

@@ -160,8 +160,7 @@ __device__ __forceinline__ void run_ahead(const Params& params, unsigned smem) {
     ptx::barrier_sync(0, num_threads(C));
     set_consumer_registers<C>();
     ptx::griddepcontrol_wait();
-    if (!launches_merge_late(C) || (widens_keys(C.facts) && gridDim.x > kMostCtasOfLate))
-      ptx::griddepcontrol_launch_dependents();
+    if (!begins_merge_late<C>()) ptx::griddepcontrol_launch_dependents();
     if constexpr (has_eight_rows(C)) {
       consume_eight_rows<C>(params, Schedule<C>{params}, smem);
     } else {

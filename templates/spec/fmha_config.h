@@ -124,7 +124,7 @@ TESSERA_HD constexpr bool is_dealt(const Config& c) { return c.split_kv == Split
 // block is there, and of launches of so few CTAs that each has a multiprocessor of its own; of more it took up to 11 %
 // longer (H200, bench/results/fmha-few-queries.md).
 TESSERA_HD constexpr bool launches_merge_late(const Config& c) { return has_eight_rows(c) && !is_dealt(c); }
-inline constexpr unsigned kMostCtasOfLate = 132;
+inline constexpr unsigned kMostCtasOfLate = 132;  // the multiprocessors of an H200
 // Whether a step's long prefills are left whole beside keys that are dealt: fmha/step_work.cuh.
 TESSERA_HD constexpr bool has_whole_tiles(const Config& c) {
   return is_dealt(c) && is_ragged(c.facts) && !has_split_size(c.facts);

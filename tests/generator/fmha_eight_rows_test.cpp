@@ -120,11 +120,12 @@ TEST_CASE("attention of eight rows: what the rule counts has words, and what has
   }
 }
 
-TEST_CASE("attention of eight rows: bf16 keys that are not dealt let the merge begin late") {
+TEST_CASE("attention of eight rows: keys that are not dealt let the merge begin late") {
   CHECK(fmha::launches_merge_late(config_with({})));
   CHECK(fmha::launches_merge_late(config_with({{"dtype", "f16"}, {"mask", "causal"}})));
   CHECK_FALSE(fmha::launches_merge_late(config_with({{"split_kv", "dealt"}})));
-  CHECK_FALSE(fmha::launches_merge_late(config_with({{"kv_dtype", "e4m3"}})));
+  CHECK(fmha::launches_merge_late(config_with({{"kv_dtype", "e4m3"}})));
+  CHECK_FALSE(fmha::launches_merge_late(config_with({{"kv_dtype", "e4m3"}, {"split_kv", "dealt"}})));
   CHECK_FALSE(fmha::launches_merge_late(config_with({{"tile_m", "16"}})));
 }
 
