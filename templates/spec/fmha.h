@@ -371,14 +371,16 @@ TESSERA_HD constexpr TmaBox q_box(const Config& c) {
 TESSERA_HD constexpr int box_keys(const Config& c) {
   return tessera::box_keys(c.facts.kv_layout, c.facts.page_size, c.tile_n);
 }
-// Ragged prefills in pages whose blocks are a page and a box longer, 80 keys over pages of 64: a block is the end of a
-// page and the begin of the next one it sees, two boxes of a panel in place of five. Each number of keys that such a
-// box may have, 1 to 4 times box_keys(), has a map of its own.
+// Ragged prefills in pages whose blocks are a page and a box of 16 keys, 80 keys over pages of 64: a block is the end
+// of a page and the begin of the next one it sees, two boxes of a panel in place of five. Each number of keys that such
+// a box may have, 1 to 4 times box_keys(), has a map of its own.
 inline constexpr int kMostPageParts = 4;
+inline constexpr int kKeysOfPagePart = 16;
 TESSERA_HD constexpr bool has_page_parts(const Config& c) {
   if (!passes_prefills(c) || c.facts.kv_layout != KvLayout::paged || c.kv_copy != KvCopy::tma) return false;
-  const int of_page = c.facts.page_size / box_keys(c);
-  return consumer_warpgroups(c) == 3 && !is_padded(c.facts) && c.tile_n == c.facts.page_size + box_keys(c) &&
+  if (box_keys(c) != kKeysOfPagePart) return false;
+  const int of_page = c.facts.page_size / kKeysOfPagePart;
+  return consumer_warpgroups(c) == 3 && !is_padded(c.facts) && c.tile_n == c.facts.page_size + kKeysOfPagePart &&
          of_page > 1 && of_page <= kMostPageParts;
 }
 // A box of fewer keys than a block's has one panel: the next panel begins behind the block's keys.
