@@ -114,7 +114,9 @@ const std::map<std::string, const char*>& reasons() {
       {"mbarrier.arrive: relaxed",
        "of what lies in Tensor Memory: tcgen05.fence hands it over, and the manual's own patterns arrive relaxed "
        "there; "
-       "of a block that a warpgroup leaves out: it has read nothing of it"},
+       "of a block that a warpgroup leaves out: it has read nothing of it; "
+       "of Q where two slots take turns: the same warps release K of the tile behind it before the slot is loaded "
+       "again"},
       {"mbarrier.arrive: .cta scope",
        "of what lies in Tensor Memory, likewise: the fence hands it over, not the arrival"},
       {"drop mov.b32",
