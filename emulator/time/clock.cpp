@@ -316,7 +316,7 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       const double took = std::max(gpu_.tma_least, bytes / gpu_.tma_store_bytes_per_clock);
       sm.store = start + took;
       sm.shared_busy += bytes / gpu_.smem_bytes_per_clock;
-      write(sm, bytes);
+      write(sm, time_, bytes);
       over = start + took + gpu_.tma_store_read_latency;
       last_store_.over = over;
       break;

@@ -57,9 +57,7 @@ struct Surroundings {
   std::map<std::uint64_t, double> rate_of{};
   /// Bytes that the memory moves for one that misses: what is displaced, more than by what the kernel writes; its rate.
   double hbm_factor = 1, hbm_bytes_per_us = 0;
-  bool is_cold = true;  ///< code and tensor maps have not been used on the multiprocessor
-  /// What the L2 gives more while multiprocessors ask for less than all that it gives (l2.in_step).
-  double in_step = 1;
+  bool is_cold = true;               ///< code and tensor maps have not been used on the multiprocessor
   TileCounters* counters = nullptr;  ///< of clusters that run by themselves
   double l1_bytes = 0;               ///< of a multiprocessor, that CTAs leave of its shared memory
   /// Its clock over that of an idle GPU: the L2 and the memory have clocks of their own, which load does not lower.
@@ -111,7 +109,7 @@ struct SmClock {
   };
   std::vector<SubCore> sub_cores;
   double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, port = 0, hbm = 0, to_cluster = 0;
-  double hbm_writes = 0;                         ///< cycles of what waits to be written
+  double hbm_writes = 0, drained = 0;            ///< cycles of what waits to be written; until when that was seen to
   double path_of_lanes = 0, hbm_of_lanes = 0;    ///< of path and hbm: when what lanes have asked for is over
   double tensor_copy = 0, tensor_copy_busy = 0;  ///< tcgen05.cp
   double operands = 0, tensor_began = 0;         ///< of the last wgmma: when they are there, when it began
@@ -217,10 +215,9 @@ class Clock {
            surroundings_.hbm_bytes_per_us;
   }
   /// What is written displaces as much in the L2, which goes to the memory beside what is read.
-  void write(SmClock& sm, double bytes) {
-    written_bytes += bytes;
-    sm.hbm_writes += memory_cycles(bytes);
-  }
+  void write(SmClock& sm, double time, double bytes);
+  /// Where nothing is read the memory does what waits to be written.
+  static void drain(SmClock& sm, double time);
   /// What the memory takes for a read: as long as there is something to write it does as much of that beside it.
   double time_of_read(SmClock& sm, double time, double bytes) const;
   std::uint64_t allocation_of(std::uint64_t address) const;

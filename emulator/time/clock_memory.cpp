@@ -156,7 +156,7 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     return;
   }
   if (access.writes) {
-    write(sm, bytes);
+    write(sm, time, bytes);
     const double took_of_path = bytes / gpu_.l2_bytes_per_clock_sm;
     beside_copies(sm.path, sm.path_of_lanes, time, took_of_path);
     sm.path_busy += took_of_path;
@@ -315,7 +315,6 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
     rate = found->second;
     if (is_multicast_ && gpu_.l2_of_multicast > 0)
       rate = std::min(rate, gpu_.l2_of_multicast * gpu_.sms / surroundings_.active_sms);
-    rate *= surroundings_.in_step;
   }
   const double share =  // at the clock of an idle GPU
       std::min(is_copy || by_lanes ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm, rate);
@@ -339,9 +338,21 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   return over;
 }
 
+void Clock::drain(SmClock& sm, double time) {
+  const double idle = time - std::max(sm.hbm, sm.drained);
+  sm.hbm_writes = std::max(0.0, sm.hbm_writes - std::max(0.0, idle));
+  sm.drained = std::max(sm.drained, time);
+}
+
+void Clock::write(SmClock& sm, double time, double bytes) {
+  written_bytes += bytes;
+  drain(sm, time);
+  sm.hbm_writes += memory_cycles(bytes);
+}
+
 double Clock::time_of_read(SmClock& sm, double time, double bytes) const {
   const double own = memory_cycles(bytes);
-  sm.hbm_writes = std::max(0.0, sm.hbm_writes - std::max(0.0, time - sm.hbm));
+  drain(sm, time);
   const double beside = std::min(own, sm.hbm_writes);
   sm.hbm_writes -= beside;
   return own + beside;

@@ -271,7 +271,6 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.l2_bytes_per_clock = reader.leaf("l2", "bytes_per_clock");
   if (json.at("l2").contains("by_sharers"))
     gpu.l2_by_sharers = read_table(reader, json.at("l2").at("by_sharers"), "l2.by_sharers");
-  if (json.at("l2").contains("in_step")) gpu.l2_in_step = reader.leaf("l2", "in_step");
   if (json.at("l2").contains("in_step_after")) {
     gpu.l2_in_step_after = read_table(reader, json.at("l2").at("in_step_after"), "l2.in_step_after");
     gpu.l2_distinct = reader.leaf("l2", "distinct_bytes_per_clock");

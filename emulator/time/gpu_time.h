@@ -120,7 +120,6 @@ struct GpuTime {
   /// Bytes a clock of each multiprocessor when all read, by how many read the same bytes; no points: not known.
   IntervalTable l2_by_sharers;
   double l2_of_multicast = 0;  ///< that each gets at most where copies are multicast; 0: not known
-  double l2_in_step = 1;       ///< of that, where they ask for less: who reads the same stays in step
   /// What multiprocessors of a GPC read at the same time, up to so many, the L2 reads once for them: bytes a clock of
   /// each that it reads, and that it hands out; by the cycles of a kernel the part of that which is left when they have
   /// drifted apart, in the mean. No points: not known, and l2_by_sharers has it.

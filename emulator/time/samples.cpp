@@ -34,4 +34,17 @@ std::vector<std::uint64_t> beside_longest(std::vector<SampleTime>& samples) {
   return found;
 }
 
+bool differ_by_little(const std::vector<SampleTime>& samples, std::uint64_t resident, double cold_surplus) {
+  constexpr double kAlike = 1.1;
+  const auto warm = [&](const SampleTime& sample) {
+    return sample.cluster < resident ? sample.cycles - cold_surplus : sample.cycles;
+  };
+  double least = warm(samples.front()), most = least;
+  for (const SampleTime& sample : samples) {
+    least = std::min(least, warm(sample));
+    most = std::max(most, warm(sample));
+  }
+  return most < kAlike * least;
+}
+
 }  // namespace tessera::emulator

@@ -9,18 +9,12 @@
 #include <queue>
 #include <set>
 
-#include "emulator/time/registers.h"
 #include "tessera/emulator/sample.h"
 
 namespace tessera::emulator {
 namespace {
 
 std::uint64_t product(const std::array<std::uint32_t, 3>& x) { return std::uint64_t{x[0]} * x[1] * x[2]; }
-
-double cta_shared_bytes(const Entry& entry, const LaunchShape& shape) {
-  return shape.dynamic_smem_bytes == 0 ? entry.static_smem_bytes
-                                       : entry.dynamic_smem_offset + static_cast<double>(shape.dynamic_smem_bytes);
-}
 
 /// One launch of neighbouring clusters, and what its clock showed.
 struct Part {
@@ -88,7 +82,7 @@ class Grid {
     counters_.begin();
     Part part;
     part.sample.cluster = first, part.sample.clusters = static_cast<int>(count);
-    around_.is_cold = first < resident_;
+    around_.is_cold = first < resident_ && !runs_warm_;
     part.clock = std::make_unique<Clock>(gpu_, entry_, memory_, around_, num_sms);
     part.clock->stop_after = stop_after;
     LaunchOptions options = options_;
@@ -314,13 +308,15 @@ class Grid {
     return steady;
   }
 
-  // But for those of the first round, which are cold.
-  bool are_alike(const std::vector<SampleTime>& samples) const {
-    double least = samples.back().cycles, most = least;
-    for (const SampleTime& sample : samples)
-      if (sample.cluster >= resident_) least = std::min(least, sample.cycles), most = std::max(most, sample.cycles);
-    constexpr double kAlike = 1.1;
-    return most < kAlike * least;
+  // But for what those of the first round, which are cold, take more: what the first cluster does.
+  bool are_alike(const std::vector<SampleTime>& samples) {
+    if (differ_by_little(samples, resident_, 0)) return true;
+    runs_warm_ = true;
+    const SampleTime& cold = samples.front();
+    const auto count = static_cast<std::uint64_t>(cold.clusters);
+    const Part warm = simulate(cold.cluster, count, static_cast<int>(cluster_size_), false);
+    runs_warm_ = false;
+    return differ_by_little(samples, resident_, cold.cycles - warm.sample.cycles);
   }
 
   // Of clusters that are alike, several on a multiprocessor: each begins when one of them has ended, so that they drift
@@ -343,16 +339,13 @@ class Grid {
   }
 
   // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more. And
-  // multiprocessors that read the same and do not wait for the L2 stay in step, which leaves it more for each; where
-  // they ask for all that it gives they drift apart (fed.cu paced), the further the longer it takes (fed.cu drift).
+  // multiprocessors that read the same drift apart, the further the longer it takes (fed.cu drift): by another one.
   void learn_clock(std::uint64_t start, std::uint64_t together) {
-    constexpr double kWaits = 0.9, kMatters = 0.5;
+    constexpr double kMatters = 0.5;
     const bool is_by_time = !gpu_.l2_in_step_after.points.empty();
-    around_.in_step = is_by_time ? 1 : gpu_.l2_in_step;
     for (int run = 0; run < (is_by_time ? 2 : 1) && !has_failed(); ++run) {
       const Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
       expected_cycles_ = std::max(1.0, std::ceil(time_.waves)) * part.sample.cycles;
-      if (part.clock->l2_load() > kWaits) around_.in_step = 1;
       around_.clock_part = loaded_clock(*part.clock, expected_cycles_ / gpu_.clock_mhz) / gpu_.clock_mhz;
       if (is_by_time) take_rates();
       if (part.clock->l2_load() < kMatters) break;
@@ -426,6 +419,7 @@ class Grid {
   std::uint64_t resident_;  ///< clusters, as many CTAs a multiprocessor as fit
   TileCounters counters_;
   bool observes_ = true;
+  bool runs_warm_ = false;                        ///< the first round, too
   std::uint64_t row_ = 1;                         ///< clusters of a row of the grid
   bool goes_by_row_ = false;                      ///< samples differ by their place in a row
   std::map<std::uint64_t, double> sharers_{};     ///< by allocation
@@ -437,25 +431,6 @@ class Grid {
 };
 
 }  // namespace
-
-int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape, std::uint32_t known) {
-  const auto threads = static_cast<double>(product(shape.block));
-  const double warps = std::max(1.0, (threads + kLanes - 1) / kLanes);
-  double count = gpu.ctas_per_sm;
-  count = std::min(count,
-                   static_cast<double>(gpu.warps_per_sm) / std::max(1.0, static_cast<double>(static_cast<int>(warps))));
-  const double shared = cta_shared_bytes(entry, shape) + gpu.smem_per_cta_reserved;
-  count = std::min(count, gpu.smem_per_sm / shared);
-  // As many as are alive, in eights, and at most what the kernel's bounds leave a thread.
-  double most = entry.max_registers != 0 ? entry.max_registers : 255;
-  if (entry.max_threads != 0)
-    most = std::min(most, gpu.registers_per_sm / (entry.max_threads * std::max(1.0, 1.0 * entry.min_ctas_per_sm)));
-  const double alive = known != 0 ? known : registers_alive(entry);
-  const double registers =
-      std::max(16.0, std::min(std::ceil(alive / 8) * 8, static_cast<double>(static_cast<int>(most) / 8 * 8)));
-  count = std::min(count, gpu.registers_per_sm / (registers * static_cast<double>(static_cast<int>(warps)) * kLanes));
-  return std::max(1, static_cast<int>(count));
-}
 
 TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry& entry, GlobalMemory& memory,
                          const LaunchShape& shape, const LaunchOptions& options,

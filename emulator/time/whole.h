@@ -31,6 +31,13 @@ std::vector<std::uint64_t> places_of_samples(std::uint64_t clusters, std::uint64
 /// The longest that were taken may be at an edge (a tile with few rows), and those beside them take longer. Sorts them.
 std::vector<std::uint64_t> beside_longest(std::vector<SampleTime>& samples);
 
+/// Whether they take about as long; from those that began before cluster `resident` on, which are cold, so many cycles
+/// are taken off.
+bool differ_by_little(const std::vector<SampleTime>& samples, std::uint64_t resident, double cold_surplus);
+
+/// Shared memory of a CTA of this launch.
+double cta_shared_bytes(const Entry& entry, const LaunchShape& shape);
+
 /// CTAs of a kernel that a multiprocessor holds.
 /// `registers` of a thread, by machine code; 0: as PTX lets expect.
 int ctas_per_sm(const GpuTime& gpu, const Entry& entry, const LaunchShape& shape, std::uint32_t registers = 0);

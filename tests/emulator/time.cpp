@@ -196,6 +196,31 @@ TEST_CASE("time: of clusters that differ those beside the longest sample are loo
   CHECK(beside_longest(samples).empty());  // alike
 }
 
+TEST_CASE("time: only what the first round takes more, being cold, is left out where clusters are compared") {
+  const auto sample = [](std::uint64_t cluster, double cycles) {
+    SampleTime one;
+    one.cluster = cluster, one.cycles = cycles;
+    return one;
+  };
+  const std::vector<SampleTime> alike{sample(0, 1500), sample(200, 1510), sample(300, 1000), sample(598, 1010)};
+  CHECK(differ_by_little(alike, 264, 500));
+  CHECK(!differ_by_little(alike, 264, 0));
+  CHECK(!differ_by_little({sample(0, 1500), sample(72, 20000), sample(288, 1000)}, 264, 500));
+  CHECK(!differ_by_little({sample(0, 1500), sample(300, 1000), sample(598, 1200)}, 264, 500));
+  // CTAs 60 to 199 loop 20 times as long, two CTAs a multiprocessor; of 290 one sample lies behind the first round.
+  const auto kernel = [](const char* longer, std::uint32_t ctas) {
+    return time_of_grid(fmt::format("mov.u32 r5, %ctaid.x;\nmov.u32 r6, 20;\nmov.u32 r4, 0;\n{}\n"
+                                    "LOOP:\n{}add.u32 r4, r4, 1;\nsetp.lt.u32 q, r4, r6;\n@q bra LOOP;\n",
+                                    longer, repeated("fma.rn.f32 f1, f1, f1, f1;\n", 4)),
+                        1024, ctas)
+        .cycles;
+  };
+  constexpr const char *kSome = "setp.ge.u32 p, r5, 60;\nsetp.lt.and.u32 p, r5, 200, p;\n@p mov.u32 r6, 400;",
+                       *kAll = "mov.u32 r6, 400;";
+  const double longest = kernel(kAll, 264);
+  for (const std::uint32_t ctas : {290U, 600U}) CHECK(kernel(kSome, ctas) > 0.95 * longest);
+}
+
 TEST_CASE("time: CTAs of a multiprocessor begin one after the other") {
   const auto cycles_of = [](std::uint32_t ctas) {
     DeviceOptions options;

@@ -166,6 +166,43 @@ TEST_CASE("time: what lanes ask for does not wait for the copies that are under 
   CHECK(wait_of_load(64) < wait_of_load(2) + 200);
 }
 
+TEST_CASE("time: what was written goes to the memory beside later reads, and in the time that nobody reads") {
+  // 128 KiB written and as much read by each multiprocessor, with multiply-adds at one of three places.
+  const auto kernel = [](int writes, int first, int between) {
+    DeviceOptions options;
+    options.time = find_gpu_time("h200");
+    options.num_sms = sms_of(*options.time);
+    options.skips_values = true;
+    EmulatedDevice device(options);
+    const auto loop = [](int turns, int number) {
+      return turns == 0 ? std::string()
+                        : fmt::format(
+                              "mov.u32 r4, 0;\nL{0}:\n{1}add.u32 r4, r4, 1;\nsetp.lt.u32 q, r4, {2};\n"
+                              "@q bra L{0};\n",
+                              number, repeated("fma.rn.f32 f1, f1, f1, f1;\n", 8), turns);
+    };
+    std::string body =
+        "mov.u32 r5, %ctaid.x;\nmul.wide.u32 d1, r5, 131072;\nmul.wide.u32 d2, r0, 16;\nadd.u64 d1, d1, d2;\n"
+        "add.u64 d1, d0, d1;\nadd.u64 d2, d1, 17301504;\n" +
+        loop(first, 0);
+    for (int i = 0; i < writes; ++i) body += fmt::format("st.global.v4.f32 [d1+{}], {{f1, f1, f1, f1}};\n", i * 16384);
+    body += loop(between, 1);
+    for (int i = 0; i < 8; ++i)
+      body += fmt::format("ld.global.cg.v4.f32 {{f2, f3, f4, f5}}, [d2+{}];\nadd.f32 f6, f6, f2;\n", i * 16384);
+    std::vector<std::uint32_t> values(2 * 17301504 / 4);
+    const auto findings =
+        tessera::testing::run_test_entry(device, entry(body + "st.shared.f32 [r3], f6;\n"), values, 1024, 132);
+    for (const auto& finding : findings) CAPTURE(finding.message);
+    REQUIRE(findings.empty());
+    return device.take_times().at(0).cycles;
+  };
+  const auto more = [&](int first, int between) { return kernel(8, first, between) - kernel(0, first, between); };
+  const double at_once = more(0, 0);
+  CHECK(at_once > 128 * 1024 * 132 * h200().clock_mhz / h200().hbm_bytes_per_us * 0.6);
+  CHECK(more(400, 0) > 0.8 * at_once);  // before the writes idle time is no help
+  CHECK(more(0, 400) < 0.2 * at_once);
+}
+
 TEST_CASE("time: what was written before goes when others come, first of all") {
   CHECK(h200().displaced_by(0) == 0);
   for (const double megabytes : {0.5, 1., 2., 8., 64.}) {
