@@ -125,9 +125,10 @@ def kernel_of(tessera: str, line: str) -> str:
 
 
 def drawn(tessera: str, seed: str, kind, but: set) -> dict:
-    """A problem of this kind with four kernels or more."""
+    """A problem of this kind with four kernels or more. Of a kind with few problems all may be among those to leave out."""
     r = random.Random(seed)
-    while True:
+    tries = 1000
+    for _ in range(tries):
         problem, pins = kind(r)
         problem = " ".join(problem.split())
         if problem in but:
@@ -143,6 +144,7 @@ def drawn(tessera: str, seed: str, kind, but: set) -> dict:
                 break
         if len(found) >= 4:
             return {"problem": problem, "pins": found}
+    raise SystemExit(f"candidates.py: {kind.__name__}: in {tries} tries no problem with four kernels that --but leaves; the last one: {problem}")
 
 
 def draw(args: argparse.Namespace) -> None:
