@@ -9,8 +9,9 @@ import sys
 
 def inferred(node: dict) -> dict:
     if "value" in node and "source" in node:
-        certainty = "published" if node["certainty"] == "published" else "inferred"
-        return {**node, "source": f"H200's multiprocessor: {node['source']}", "certainty": certainty}
+        if node["certainty"] == "published":
+            return node
+        return {**node, "source": f"the H200's number, not measured on an H100: {node['source']}", "certainty": "inferred"}
     return {key: inferred(value) if isinstance(value, dict) else value for key, value in node.items()}
 
 
@@ -18,7 +19,7 @@ def main() -> None:
     gpu = inferred(json.load(sys.stdin))
     gpu.pop("judged", None)
     gpu["name"] = "H100"
-    gpu["note"] = "The multiprocessor is the H200's, where it was measured; memory by published numbers."
+    gpu["note"] = "The multiprocessor, the L2 and launches are the H200's, where they were measured: nothing was on an H100. Memory by published numbers."
     gpu["l2"]["bytes"] = {"value": 52428800, "source": "NVIDIA H100 white paper: 50 MB", "certainty": "published"}
     gpu["hbm"] = {
         "latency": {"value": 700, "source": "markdewing/AI_kernels latency@0d701ad", "certainty": "published"},

@@ -20,11 +20,12 @@ double take(double& queue, double time, double took) {
   return start;
 }
 
-// What lanes ask for goes beside the copies that the copy engine has under way, not behind them: it waits for other
-// lanes, and the copies end later.
-double beside_copies(double& copies, double& lanes, double time, double took) {
+// What lanes ask for goes beside the copies that the copy engine has under way: it waits for other lanes, and for this
+// part of the copies, which end later.
+double beside_copies(double& copies, double& lanes, double time, double took, double waits_for = 0) {
+  const double wait = waits_for * std::max(0.0, copies - time);
   copies = std::max(copies, time) + took;
-  return take(lanes, time, took);
+  return take(lanes, time + wait, took);
 }
 
 }  // namespace
@@ -319,7 +320,10 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   const double share =  // at the clock of an idle GPU
       std::min(is_copy || by_lanes ? gpu_.port_bytes_per_clock : gpu_.l2_bytes_per_clock_sm, rate);
   const double took = bytes * surroundings_.clock_part / share;
-  const double start = is_copy ? take(sm.path, time, took) : beside_copies(sm.path, sm.path_of_lanes, time, took);
+  // One multiprocessor's copies alone leave the L2 room for loads (lanes.cu).
+  const double waits_for = rate < gpu_.tma_bytes_per_clock ? gpu_.l2_lanes_wait : 0;
+  const double start =
+      is_copy ? take(sm.path, time, took) : beside_copies(sm.path, sm.path_of_lanes, time, took, waits_for);
   sm.path_busy += took;
   if (!std::exchange(sm.has_read, true)) sm.miss_left = 1 - miss;
   sm.miss_left += miss;

@@ -234,8 +234,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.launch_us = reader.leaf("launch", "empty_us");
   gpu.plain_launch_us = json.at("launch").contains("plain_us") ? reader.leaf("launch", "plain_us") : gpu.launch_us;
   if (json.at("launch").contains("cta_interval")) gpu.cta_interval = reader.leaf("launch", "cta_interval");
-  gpu.next_launch_us = gpu.other_launch_us = reader.leaf("launch", "next_us");
-  if (json.at("launch").contains("behind_us")) gpu.other_launch_us = reader.leaf("launch", "behind_us");
+  gpu.next_launch_us = reader.leaf("launch", "next_us");
   gpu.dirty_bytes = reader.leaf("launch", "dirty_bytes");
   gpu.displaced_part = reader.leaf("launch", "displaced_part");
   if (json.at("launch").contains("displaced"))
@@ -277,6 +276,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
     gpu.l2_each = reader.leaf("l2", "each_bytes_per_clock");
     gpu.l2_neighbours = reader.leaf("l2", "neighbours");
   }
+  if (json.at("l2").contains("lanes_wait")) gpu.l2_lanes_wait = reader.leaf("l2", "lanes_wait");
   if (json.at("l2").contains("of_multicast")) gpu.l2_of_multicast = reader.leaf("l2", "of_multicast");
   if (json.at("l2").contains("parts_per_clock")) gpu.l2_parts_per_clock = reader.leaf("l2", "parts_per_clock");
   gpu.port_bytes_per_clock = gpu.l2_bytes_per_clock_sm;

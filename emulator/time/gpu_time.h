@@ -72,8 +72,7 @@ struct GpuTime {
   double launch_us = 0;        ///< an empty kernel, from the event before it to the one behind it
   double first_access = 0;     ///< cycles that the first reads of a multiprocessor take more
   double plain_launch_us = 0;  ///< the same with the shared memory that a kernel has without asking for more
-  double next_launch_us = 0;   ///< from one kernel of a stream to the next, the same again
-  double other_launch_us = 0;  ///< to another one
+  double next_launch_us = 0;   ///< from one kernel of a stream to the next
   double displaced_part = 0;   ///< bytes of them that go for one that comes
   IntervalTable displaced;     ///< bytes of them that go when so many come; no points: by the part
   double displaced_by(double read) const;
@@ -126,7 +125,8 @@ struct GpuTime {
   double l2_distinct = 0, l2_each = 0, l2_neighbours = 1;
   IntervalTable l2_in_step_after;
   double in_step_after(double cycles) const;
-  std::uint64_t gpcs = 8;         ///< that CTAs are dealt to in turn
+  std::uint64_t gpcs = 8;    ///< that CTAs are dealt to in turn
+  double l2_lanes_wait = 0;  ///< the part of the copies before it that a load waits for, where the L2 is their limit
   double l2_parts_per_clock = 0;  ///< sectors written in part, of all multiprocessors together; 0: not known
   double hbm_bytes_per_us = 0, hbm_mixed_bytes_per_us = 0;  ///< of reads; of as many reads as writes
 

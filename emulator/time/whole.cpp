@@ -442,9 +442,7 @@ TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry
   // More shared memory than a kernel has without asking for it is taken from the L1, which costs the launch.
   constexpr double kGiven = 48 * 1024;
   const double launch_us = cta_shared_bytes(entry, shape) > kGiven ? gpu.launch_us : gpu.plain_launch_us;
-  time.launch_us = times.empty()                      ? launch_us
-                   : times.back().entry == entry.name ? gpu.next_launch_us
-                                                      : gpu.other_launch_us;
+  time.launch_us = times.empty() ? launch_us : gpu.next_launch_us;
   Grid(gpu, program, entry, memory, shape, own, parameters, result, time).run();
   times.push_back(std::move(time));
   return result;

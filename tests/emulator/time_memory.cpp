@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -138,7 +139,7 @@ TEST_CASE("time: the L2 reads once what neighbours read, as long as they are in 
   };
   const auto rate = [&](const char* operation) { return 24 * 16384 / (kernel(operation, 62) - kernel(operation, 38)); };
   const auto expected = [](double neighbours) {
-    const double at_once = 1 + (neighbours - 1) * h200().in_step_after(0);
+    const double at_once = 1 + (std::min(neighbours, h200().l2_neighbours) - 1) * h200().in_step_after(0);
     return 1 / (1 / (h200().l2_distinct * at_once) + 1 / h200().l2_each);
   };
   CHECK(rate("shr.u32 r7, r7, 3;") == doctest::Approx(expected(1)).epsilon(0.05));   // one of each GPC
@@ -164,6 +165,30 @@ TEST_CASE("time: what lanes ask for does not wait for the copies that are under 
     return time.roles.back().waits.at("memory");
   };
   CHECK(wait_of_load(64) < wait_of_load(2) + 200);
+}
+
+TEST_CASE("time: where all multiprocessors copy what the L2 gives a load waits for a part of the copies before it") {
+  // Each copies 16 KiB of its own again and again; both warps load when all copies have been issued, which is later
+  // than the first translations are there.
+  const auto wait_of_load = [](int copies) {
+    const LaunchTime time = time_of_grid(
+        fmt::format(
+            "mov.u32 r7, %ctaid.x;\nshl.b32 r7, r7, 14;\ncvt.u64.u32 d1, r7;\nadd.u64 d0, d0, d1;\n"
+            "mov.u32 r6, bar;\nsetp.eq.u32 q, r0, 0;\n@q mbarrier.init.shared.b64 [r6], 1;\nbar.sync 0;\n"
+            "@q mbarrier.arrive.expect_tx.shared.b64 _, [r6], {};\n{}bar.sync 0;\nld.global.cg.u32 r5, [d0];\n"
+            "and.b32 r5, r5, 0;\nadd.u32 r5, r5, r3;\nst.shared.u32 [r5+16384], r3;\n"
+            "WAIT: mbarrier.try_wait.parity.shared.b64 p, [r6], 0;\n@!p bra WAIT;\n",
+            copies * 16384,
+            repeated("@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r1], [d0], 16384, [r6];\n",
+                     copies)),
+        64, 132);
+    double sum = 0;
+    for (const auto& [cause, cycles] : time.roles.back().waits)
+      if (cause == "memory" || cause == "arithmetic") sum += cycles;
+    return sum;
+  };
+  const double of_copy = 16384 / h200().l2_by_sharers.at(1) - h200().tma_issue;
+  CHECK(wait_of_load(62) - wait_of_load(30) == doctest::Approx(h200().l2_lanes_wait * 32 * of_copy).epsilon(0.1));
 }
 
 TEST_CASE("time: what was written goes to the memory beside later reads, and in the time that nobody reads") {
