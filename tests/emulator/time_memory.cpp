@@ -211,7 +211,7 @@ TEST_CASE("time: what was written goes to the memory beside later reads, and in 
         "add.u64 d1, d0, d1;\nadd.u64 d2, d1, 17301504;\n" +
         loop(first, 0);
     for (int i = 0; i < writes; ++i) body += fmt::format("st.global.v4.f32 [d1+{}], {{f1, f1, f1, f1}};\n", i * 16384);
-    body += loop(between, 1);
+    body += "bar.sync 0;\n" + loop(between, 1);
     for (int i = 0; i < 8; ++i)
       body += fmt::format("ld.global.cg.v4.f32 {{f2, f3, f4, f5}}, [d2+{}];\nadd.f32 f6, f6, f2;\n", i * 16384);
     std::vector<std::uint32_t> values(2 * 17301504 / 4);
