@@ -20,10 +20,6 @@ enum Class { fma_class, fma_of_few, add_class, exponent, logic };
 constexpr const char* kNames[] = {"fma.rn.f32, 3 registers", "fma.rn.f32, a = a * a + a", "add.f32",
                                   "ex2.approx.ftz.f32", "lop3.b32"};
 
-__device__ __forceinline__ U64 descriptor(unsigned address) {
-  return ((address & 0x3FFFF) >> 4) | (U64{64} << 32) | (U64{1} << 16) | (U64{1} << 62);
-}
-
 /// 64 instructions, none of which waits for another of them.
 template <Class kClass>
 __device__ __forceinline__ void work(float (&x)[64], const float (&y)[8]) {

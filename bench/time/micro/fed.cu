@@ -35,18 +35,6 @@ __device__ __forceinline__ void init_barrier(unsigned bar, int count) {
 __device__ __forceinline__ void expect(unsigned bar, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void wait(unsigned bar, unsigned parity) {
-  unsigned ok = 0;
-  while (ok == 0)
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
-                 : "=r"(ok)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-}
-__device__ __forceinline__ U64 descriptor(unsigned address) {  // 128-byte swizzle, 1,024 bytes a group of 8 rows
-  return ((address & 0x3FFFF) >> 4) | (U64{64} << 32) | (U64{1} << 16) | (U64{1} << 62);
-}
-
 // --- fed -------------------------------------------------------------------------------------------------------------
 /// Which multiprocessors load the same tile: by the order of CTAs, as a product's, or by their own numbers, of which
 /// 2 i and 2 i + 1 are neighbours (of a TPC).

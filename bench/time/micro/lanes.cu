@@ -16,15 +16,6 @@ namespace {
 constexpr int kPiece = 16384, kMostSlots = 12, kLoads = 400;
 constexpr unsigned kWords = 1 << 20;  // of the chain: 4 MiB, which the L2 has
 
-__device__ __forceinline__ void wait(unsigned bar, unsigned parity) {
-  unsigned ok = 0;
-  while (ok == 0)
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
-                 : "=r"(ok)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-}
-
 /// `chain` has the number of the next word in each word.
 __global__ void __launch_bounds__(64)
     loads(const unsigned char* from, std::size_t span, int slots, const unsigned* chain, U64* out) {

@@ -189,14 +189,6 @@ void code() {
   }
 }
 
-__device__ __forceinline__ void wait(unsigned bar, unsigned parity) {
-  unsigned ok = 0;
-  while (ok == 0)
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
-                 : "=r"(ok)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-}
 // One thread: eight slots, their loop unrolled, so that nothing but the copies is issued.
 template <int kBytes>
 __global__ void issue_rate(const unsigned char* from, int rounds, long long* out) {

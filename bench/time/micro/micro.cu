@@ -31,15 +31,6 @@ __device__ __forceinline__ void expect(unsigned bar, unsigned bytes) {
 __device__ __forceinline__ void arrive(unsigned bar) {
   asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-__device__ __forceinline__ void wait(unsigned bar, unsigned parity) {
-  unsigned ok = 0;
-  while (ok == 0)
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
-                 : "=r"(ok)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-}
-
 long long* g_out = nullptr;  // managed
 template <class K, class... A>
 void launch(K kernel, int grid, int block, int smem, A... args) {

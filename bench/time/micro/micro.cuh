@@ -1,5 +1,5 @@
-// What the programs of this folder share: a check of calls, clocks, addresses of shared memory, numbers that look
-// random, the median time of launches.
+// What the programs of this folder share: a check of calls, clocks, addresses and operands in shared memory, waiting
+// for an mbarrier, numbers that look random, the median time of launches.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -34,6 +34,19 @@ __device__ __forceinline__ U64 nanoseconds() {
 }
 __device__ __forceinline__ unsigned smem_of(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+/// Of an operand of wgmma: 128-byte swizzle, 1,024 bytes a group of 8 rows.
+__device__ __forceinline__ U64 descriptor(unsigned address) {
+  return ((address & 0x3FFFF) >> 4) | (U64{64} << 32) | (U64{1} << 16) | (U64{1} << 62);
+}
+/// Until the phase of this parity of an mbarrier in shared memory is over.
+__device__ __forceinline__ void wait(unsigned bar, unsigned parity) {
+  unsigned ok = 0;
+  while (ok == 0)
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
+                 : "=r"(ok)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
 }
 __device__ __forceinline__ unsigned mix(unsigned x) {
   x ^= x >> 16, x *= 0x7feb352d, x ^= x >> 15, x *= 0x846ca68b, x ^= x >> 16;

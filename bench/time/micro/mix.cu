@@ -15,10 +15,6 @@ namespace {
 
 constexpr int kSmem = 192 * 1024, kRounds = 64;
 
-__device__ __forceinline__ U64 descriptor(unsigned address) {
-  return ((address & 0x3FFFF) >> 4) | (U64{64} << 32) | (U64{1} << 16) | (U64{1} << 62);
-}
-
 __device__ void fill_shared(unsigned base) {
   for (int i = threadIdx.x * 4; i < kSmem; i += blockDim.x * 4)
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + i), "r"(0x3F803F80 ^ (mix(i) & 0x00400040)) : "memory");

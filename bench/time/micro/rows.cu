@@ -39,15 +39,6 @@ __device__ __forceinline__ void load_planes(unsigned to, const CUtensorMap* map,
       : "memory");
 }
 
-__device__ __forceinline__ void wait(unsigned barrier, unsigned parity) {
-  unsigned done = 0;
-  while (done == 0)
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                 : "=r"(done)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
-}
-
 __global__ void loads(const __grid_constant__ CUtensorMap map, long long* out, int row_bytes, int planes, int count) {
   extern __shared__ __align__(1024) unsigned char memory[];
   __shared__ __align__(8) unsigned long long barriers[kSlots];

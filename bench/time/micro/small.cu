@@ -18,15 +18,6 @@ namespace {
 
 constexpr int kSmem = 200 * 1024, kThreads = 384, kPiece = 16384;
 
-__device__ __forceinline__ void wait(unsigned bar, unsigned parity) {
-  unsigned ok = 0;
-  while (ok == 0)
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
-                 : "=r"(ok)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-}
-
 /// Of a CTA: `rounds` times `copies` bulk loads of 16 KiB of its own and a wait; then `stores` bulk stores of 16 KiB,
 /// or `words` plain stores of 16 bytes by each thread; `plain` loads of 16 bytes by each thread, which wait for each
 /// other.
