@@ -223,7 +223,6 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
   map.box = is_pool(c, t) ? std::vector<std::uint32_t>{static_cast<std::uint32_t>(span), 1} : (c.*t.box).extents;
   map.box.resize(map.dims.size(), 1);
   map.element_strides.resize(map.dims.size(), 1);
-  // Parts of split keys are stored as they are, and merged by threads.
   if (is_keys(c, t)) {
     for (const int keys : c.part_keys) {
       TensorMapRecipe of_part = map;
@@ -232,6 +231,7 @@ void add_tensor(const FmhaLaunch& c, const Tensor& t, LaunchPlan& launch) {
       launch.tensor_maps.push_back(std::move(of_part));
     }
   }
+  // Parts of split keys are stored as they are, and merged by threads.
   if (!(t.is_output && !has_map_of_o(c)) && !(is_key && c.copies_keys)) launch.tensor_maps.push_back(std::move(map));
 
   BufferSpec buffer{.name = t.name,
