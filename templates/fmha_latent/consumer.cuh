@@ -32,7 +32,7 @@ namespace tessera::fmha_latent {
 
 // One copy of the code for both warpgroups: with one for each NVRTC took 1.4 times as long. Of a pair each has a path
 // of its own, in which `own`, its index, may be a constant. Gathered keys that are dealt have one path for both
-// (add_in_turn()), in which the second warpgroup's softmax runs beside the first one's product alone: on an H200 2 to
+// (add_in_turn()), in which the second warpgroup's softmax runs beside the first one's product alone: on an H200 up to
 // 11 % faster there, and 2 to 6 % slower where keys are not dealt, or stand in pages.
 template <Config C>
 struct Consumer {
