@@ -68,11 +68,24 @@ std::string inlined(std::string_view text) {
   return body;
 }
 
+/// common/piece.cuh as pieces have it, from 1 on; none of a kernel that is compiled whole.
+std::vector<SourceFile> piece_headers(int pieces) {
+  std::vector<SourceFile> headers;
+  for (int i = 1; pieces > 1 && i <= pieces; ++i)
+    headers.push_back({"common/piece.cuh", fmt::format("#pragma once\n\n"
+                                                       "namespace tessera::common {{\n\n"
+                                                       "inline constexpr int kPiece = {};\n\n"
+                                                       "}}  // namespace tessera::common\n",
+                                                       i)});
+  return headers;
+}
+
 }  // namespace
 
 SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
   PlanSources sources = sources_of(plan, template_overrides);
   SourceBundle bundle = bundle_of(plan, kEntry, std::move(sources.entry), sources.headers);
+  bundle.pieces = piece_headers(sources.pieces);
   if (!sources.merge.empty())
     bundle.merge =
         std::make_shared<const SourceBundle>(bundle_of(plan, kMerge, std::move(sources.merge), sources.merge_headers));

@@ -7,31 +7,23 @@
 #include <fstream>
 #include <vector>
 
+#include "runtime/elf_fields.h"
+
 namespace tessera {
 
 namespace {
 
-// System V ABI, ELF-64: offsets of the fields that are read.
-constexpr std::size_t kHeaderBytes = 64, kProgramHeaderOffset = 32, kProgramHeaderSize = 54, kProgramHeaderCount = 56;
-constexpr std::size_t kSegmentBytes = 56, kSegmentOffset = 8, kSegmentFileSize = 32;
-constexpr std::uint32_t kSegmentNote = 4, kNoteBuildId = 3;
+constexpr std::uint32_t kNoteBuildId = 3;
 constexpr std::size_t kNoteHeaderBytes = 12;
 constexpr std::uint64_t kMaxNoteSegment = 1 << 20;
-
-template <class T>
-T field(std::span<const std::byte> bytes, std::size_t offset) {
-  T value{};
-  if (offset + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
 
 std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
 
 std::string build_id_of_notes(std::span<const std::byte> notes) {
   while (notes.size() >= kNoteHeaderBytes) {
-    const std::size_t name_bytes = field<std::uint32_t>(notes, 0);
-    const std::size_t data_bytes = field<std::uint32_t>(notes, 4);
-    const auto type = field<std::uint32_t>(notes, 8);
+    const std::size_t name_bytes = elf::field<std::uint32_t>(notes, 0);
+    const std::size_t data_bytes = elf::field<std::uint32_t>(notes, 4);
+    const auto type = elf::field<std::uint32_t>(notes, 8);
     const std::size_t data_at = kNoteHeaderBytes + padded(name_bytes);
     if (data_at > notes.size() || data_bytes > notes.size() - data_at) return {};
     const bool is_gnu = name_bytes == 4 && std::memcmp(notes.data() + kNoteHeaderBytes, "GNU", 4) == 0;
@@ -52,22 +44,21 @@ std::string elf_build_id(std::uint64_t file_bytes, const ReadAt& read) {
   const auto read_range = [&](std::uint64_t offset, std::span<std::byte> out) {
     return offset <= file_bytes && out.size() <= file_bytes - offset && read(offset, out);
   };
-  std::array<std::byte, kHeaderBytes> header{};
+  std::array<std::byte, elf::kHeaderBytes> header{};
   if (!read_range(0, header)) return {};
-  constexpr std::array<unsigned char, 6> kMagic{0x7f, 'E', 'L', 'F', 2, 1};  // 64-bit, little-endian
-  if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) return {};
-  const auto table = field<std::uint64_t>(header, kProgramHeaderOffset);
-  const std::uint64_t entry_bytes = field<std::uint16_t>(header, kProgramHeaderSize);
-  const std::uint64_t count = field<std::uint16_t>(header, kProgramHeaderCount);
-  if (entry_bytes < kSegmentBytes || table > file_bytes) return {};
+  if (std::memcmp(header.data(), elf::kMagic, sizeof elf::kMagic) != 0) return {};
+  const auto table = elf::field<std::uint64_t>(header, elf::kProgramHeaderOffset);
+  const std::uint64_t entry_bytes = elf::field<std::uint16_t>(header, elf::kProgramHeaderSize);
+  const std::uint64_t count = elf::field<std::uint16_t>(header, elf::kProgramHeaderCount);
+  if (entry_bytes < elf::kSegmentBytes || table > file_bytes) return {};
   for (std::uint64_t i = 0; i < count; ++i) {
-    std::array<std::byte, kSegmentBytes> segment{};
+    std::array<std::byte, elf::kSegmentBytes> segment{};
     if (!read_range(table + i * entry_bytes, segment)) return {};
-    if (field<std::uint32_t>(segment, 0) != kSegmentNote) continue;
-    const auto bytes = field<std::uint64_t>(segment, kSegmentFileSize);
+    if (elf::field<std::uint32_t>(segment, 0) != elf::kSegmentNote) continue;
+    const auto bytes = elf::field<std::uint64_t>(segment, elf::kSegmentFileSize);
     if (bytes > kMaxNoteSegment) continue;
     std::vector<std::byte> notes(static_cast<std::size_t>(bytes));
-    if (!read_range(field<std::uint64_t>(segment, kSegmentOffset), notes)) continue;
+    if (!read_range(elf::field<std::uint64_t>(segment, elf::kSegmentOffset), notes)) continue;
     if (std::string id = build_id_of_notes(notes); !id.empty()) return id;
   }
   return {};

@@ -11,6 +11,8 @@ namespace tessera {
 
 struct FmhaMmaOperator : FmhaOperator {
   static constexpr std::string_view kTemplates = "fmha";
+  /// Whole: joined code of sm_120a has not run on any GPU.
+  static int pieces(const Config&) { return 1; }
 
   /// Whether a target has neither wgmma nor tcgen05, or mma.sync is pinned where there is wgmma.
   static bool serves(const Fmha& problem);

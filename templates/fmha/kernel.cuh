@@ -7,6 +7,7 @@
 #pragma once
 
 #include "common/illegal_config.cuh"
+#include "common/pieces.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/dealer.cuh"
 #include "fmha/eight_rows.cuh"
@@ -72,6 +73,9 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   ptx::fence_mbarrier_init();
 }
 
+// Consumers are compiled beside all else.
+inline constexpr int kPieceOfConsumers = 2;
+
 // What consumers' schedules are made from.
 template <Config C>
 __device__ __forceinline__ decltype(auto) schedule_source(const Params& params, unsigned smem) {
@@ -113,7 +117,7 @@ __device__ __forceinline__ void set_consumer_registers() {
 // The roles by wgmma, each with a schedule from `scheduled`.
 template <Config C, class Scheduled>
 __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, const Scheduled& scheduled) {
-  if (threadIdx.x < kWarpgroupThreads) {
+  if (common::kIsFirstPiece && threadIdx.x < kWarpgroupThreads) {
     set_producer_registers<C>();
     if constexpr (has_widening_warps(C)) {
       widen<C>(params, scheduled(), smem);
@@ -128,11 +132,14 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
     } else {
       produce<C>(params, scheduled(), smem);
     }
-  } else if (has_widening_warps(C) && threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
+  } else if (common::kIsFirstPiece && has_widening_warps(C) &&
+             threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
     if constexpr (has_widening_warps(C)) load_widened<C>(params, scheduled(), smem);
   } else {
-    set_consumer_registers<C>();
-    consume<C>(params, scheduled(), smem);
+    common::in_piece<kPieceOfConsumers>([&] {
+      set_consumer_registers<C>();
+      consume<C>(params, scheduled(), smem);
+    });
   }
 }
 
@@ -141,7 +148,7 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
 // stayed as it was.
 template <Config C>
 __device__ __forceinline__ void run_ahead(const Params& params, unsigned smem) {
-  if (threadIdx.x < kWarpgroupThreads) {
+  if (common::kIsFirstPiece && threadIdx.x < kWarpgroupThreads) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     KeysAhead<C> ahead(params);
     if (warp == kWarpOfO) {
@@ -157,33 +164,37 @@ __device__ __forceinline__ void run_ahead(const Params& params, unsigned smem) {
     if (warp != kWarpOfQ) start_first_block<C>(params, smem, known, warp == kWarpOfV);
     produce<C>(params, Schedule<C>{params}, smem, known);
   } else {
-    ptx::barrier_sync(0, num_threads(C));
-    set_consumer_registers<C>();
-    ptx::griddepcontrol_wait();
-    if (!begins_merge_late<C>()) ptx::griddepcontrol_launch_dependents();
-    if constexpr (has_eight_rows(C)) {
-      consume_eight_rows<C>(params, Schedule<C>{params}, smem);
-    } else {
-      consume_shared<C>(params, Schedule<C>{params}, smem);
-    }
+    common::in_piece<kPieceOfConsumers>([&] {
+      ptx::barrier_sync(0, num_threads(C));
+      set_consumer_registers<C>();
+      ptx::griddepcontrol_wait();
+      if (!begins_merge_late<C>()) ptx::griddepcontrol_launch_dependents();
+      if constexpr (has_eight_rows(C)) {
+        consume_eight_rows<C>(params, Schedule<C>{params}, smem);
+      } else {
+        consume_shared<C>(params, Schedule<C>{params}, smem);
+      }
+    });
   }
 }
 
 template <Config C>
 __device__ __forceinline__ void run(const Params& params, unsigned smem) {
-  if constexpr (is_split(C)) {
-    ptx::griddepcontrol_wait();               // what came before in the stream, whose end this launch did not wait for
-    ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+  if constexpr (common::kIsFirstPiece) {
+    if constexpr (is_split(C)) {
+      ptx::griddepcontrol_wait();  // what came before in the stream, whose end this launch did not wait for
+      ptx::griddepcontrol_launch_dependents();  // the merge waits for the end of all
+    }
+    if constexpr (has_whole_tiles(C)) share_out<C>(params);
+    sync_tile<C>();
   }
-  if constexpr (has_whole_tiles(C)) share_out<C>(params);
-  sync_tile<C>();
 
   using Schedules = typename ConsumerSchedule<C>::Type;
   if constexpr (uses_mma_sync(C)) {
     // One schedule in each role: what lives across the change of registers takes some that producers have too, and with
     // head_dim 256, pages and ragged queries the assembler spilled it. The roles stand here since the compiler would
     // optimise those of a function there, and here again.
-    if (threadIdx.x < kWarpgroupThreads) {
+    if (common::kIsFirstPiece && threadIdx.x < kWarpgroupThreads) {
       set_producer_registers<C>();
       if constexpr (!passes_tiles(C)) {
         produce<C>(params, Schedules{schedule_source<C>(params, smem)}, smem);
@@ -193,13 +204,15 @@ __device__ __forceinline__ void run(const Params& params, unsigned smem) {
         produce<C>(params, PassedTiles<C>{smem}, smem);
       }
     } else {
-      set_consumer_registers<C>();
-      const Schedules schedule{schedule_source<C>(params, smem)};
-      if constexpr (shares_blocks(C)) {
-        consume_shared<C>(params, schedule, smem);
-      } else {
-        consume_rows<C>(params, schedule, smem);
-      }
+      common::in_piece<kPieceOfConsumers>([&] {
+        set_consumer_registers<C>();
+        const Schedules schedule{schedule_source<C>(params, smem)};
+        if constexpr (shares_blocks(C)) {
+          consume_shared<C>(params, schedule, smem);
+        } else {
+          consume_rows<C>(params, schedule, smem);
+        }
+      });
     }
   } else {
     const Schedules schedule{schedule_source<C>(params, smem)};
@@ -219,9 +232,9 @@ __device__ __forceinline__ void kernel(const Params& params) {
 
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
-  if (threadIdx.x == 0) init_barriers<C>(smem);
+  if (common::kIsFirstPiece && threadIdx.x == 0) init_barriers<C>(smem);
   // Another warp: the first loads need them.
-  if (threadIdx.x == 32) {
+  if (common::kIsFirstPiece && threadIdx.x == 32) {
     if constexpr (!copies_q(C)) ptx::prefetch_tensormap(params.q);
     ptx::prefetch_tensormap(params.k);
     ptx::prefetch_tensormap(params.v);

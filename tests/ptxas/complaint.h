@@ -75,6 +75,8 @@ inline std::string complaint(Compiler& compiler, const Problem& problem) {
           planned_parameter_bytes(step))
         return "the plan's parameters are not those of the code";
     }
+    if (const std::size_t at = image.report.log.find("tessera: compiled whole"); at != std::string::npos)
+      return image.report.log.substr(at);
     if (!image.report.notes.empty()) return image.report.notes.front();
     if (image.report.log.find("warning") != std::string::npos) return image.report.log;
   } catch (const Error& error) {

@@ -24,6 +24,9 @@ struct SourceBundle {
   /// Of the kernel that merges what this one makes, whole in itself: others that make the same have the same. Null:
   /// there is none.
   std::shared_ptr<const SourceBundle> merge{};
+  /// A kernel that may be compiled as pieces side by side: for each a header that takes the place of the one of its
+  /// path. Empty: it is compiled whole, as it always may be.
+  std::vector<SourceFile> pieces{};
 };
 
 }  // namespace tessera

@@ -105,6 +105,7 @@ struct PlanSources {
   /// Of the kernel that merges, likewise; empty where there is none.
   std::string merge{};
   std::vector<SourceFile> merge_headers{};
+  int pieces = 1;  ///< that the kernel's templates can be compiled as, side by side
 };
 
 struct Plan {

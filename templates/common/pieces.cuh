@@ -1,0 +1,31 @@
+// A kernel whose roles are compiled side by side: as pieces, each a kernel with the same name, parameters and bounds.
+// The first one has the entry and goes on to every other; whoever compiles them puts the machine code of the others
+// behind it, and branches in the place of what go_on_in_piece() left (runtime/kernel_pieces.h). So no value passes from
+// one piece to another but in shared memory: a piece reads parameters, thread and block indices again, and nothing is
+// under way in registers where it begins.
+#pragma once
+
+#include "common/piece.cuh"
+
+namespace tessera::common {
+
+// What stands before roles part, and the first role: of the whole kernel and of its first piece.
+inline constexpr bool kIsFirstPiece = kPiece <= 1;
+
+template <int I>
+__device__ __forceinline__ void go_on_in_piece() {
+  asm volatile("nanosleep.u32 %0;\n\texit;" ::"n"(0x5e55e00 + I) : "memory");
+}
+
+// Work of whole warps that piece I, of 2 and more, has. Of it alone nothing else is compiled, so it asks no warp who it
+// is; the first piece leaves for it.
+template <int I, class Work>
+__device__ __forceinline__ void in_piece(const Work& work) {
+  if constexpr (kPiece == 0 || kPiece == I) {
+    work();
+  } else {
+    go_on_in_piece<I>();
+  }
+}
+
+}  // namespace tessera::common
