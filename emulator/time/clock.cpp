@@ -41,7 +41,11 @@ void Clock::admit(Cluster& cluster, double time) {
     if (best == sms_.size()) best = cta->rank % sms_.size();
     taken[best] = true;
     SmClock& sm = sms_[best];
-    const int slot = sm.ctas++;
+    ++sm.ctas;
+    // Its warps go round the sub-cores, from the one with the fewest on.
+    const auto has_fewer = [](const SmClock::SubCore& a, const SmClock::SubCore& b) { return a.warps < b.warps; };
+    const auto fewest = std::min_element(sm.sub_cores.begin(), sm.sub_cores.end(), has_fewer);
+    const auto first_core = static_cast<int>(fewest - sm.sub_cores.begin());
     if (sm.first < 0) sm.first = time;
     const double start = std::max(time, sm.next_cta);
     if (surroundings_.is_cold) sm.next_cta = start + gpu_.cta_interval;
@@ -50,7 +54,8 @@ void Clock::admit(Cluster& cluster, double time) {
       auto clock = std::make_unique<WarpClock>();
       clock->warp = &warp;
       clock->sm = static_cast<int>(best);
-      clock->sub_core = (warp.index + slot * static_cast<int>(cta->warps.size())) % gpu_.sub_cores;
+      clock->sub_core = (warp.index + first_core) % gpu_.sub_cores;
+      ++sm.sub_cores[static_cast<std::size_t>(clock->sub_core)].warps;
       clock->begin = clock->now = clock->last_issue = start;
       clock->order = next_order_++;
       clock->ready.assign(costs_.num_places, 0);
@@ -71,6 +76,7 @@ void Clock::retire(const Cluster& cluster, double time) {
     for (const Warp& warp : cta->warps) by_warp_.erase(&warp);
     std::erase_if(warps_, [&](const std::unique_ptr<WarpClock>& clock) {
       if (clock->warp->cta != cta.get()) return false;
+      --sm.sub_cores[static_cast<std::size_t>(clock->sub_core)].warps;
       Role& role = roles_[clock->warp->index];
       role.warps += 1;
       role.instructions += static_cast<double>(clock->instructions);

@@ -105,6 +105,7 @@ struct SmClock {
   struct SubCore {
     double issue = 0;
     std::array<double, kPipes> pipe{};
+    int warps = 0;                ///< that are there
     std::deque<double> shared{};  ///< when shared memory begins with the last accesses, as many as its queue holds
   };
   std::vector<SubCore> sub_cores;

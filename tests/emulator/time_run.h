@@ -67,13 +67,14 @@ inline const GpuTime& h200() {
   return *gpu;
 }
 
-inline LaunchTime time_of_grid(const std::string& body, std::uint32_t threads, std::uint32_t ctas) {
+inline LaunchTime time_of_grid(const std::string& body, std::uint32_t threads, std::uint32_t ctas,
+                               std::size_t words = 1 << 20) {
   DeviceOptions options;
   options.time = find_gpu_time("h200");
   options.num_sms = sms_of(*options.time);
   options.skips_values = true;
   EmulatedDevice device(options);
-  std::vector<std::uint32_t> values(1 << 20);
+  std::vector<std::uint32_t> values(words);
   const auto findings = tessera::testing::run_test_entry(device, entry(body), values, threads, ctas);
   for (const auto& finding : findings) CAPTURE(finding.message);
   REQUIRE(findings.empty());
