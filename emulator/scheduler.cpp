@@ -114,7 +114,8 @@ bool Scheduler::admit_cluster() {
   if (launch_.next_cluster >= launch_.num_clusters) return false;
   if ((launch_.resident_.size() + 1) * size > max_resident_ctas_) return false;
   const auto& c = launch_.shape.cluster;
-  const std::array<std::uint32_t, 3> first = launch_.first_cta(launch_.next_cluster++);
+  const std::array<std::uint32_t, 3> first = launch_.first_cta(launch_.next_cluster);
+  launch_.next_cluster += launch_.options.clock != nullptr ? launch_.options.clock->cluster_step : 1;
   auto cluster = std::make_unique<Cluster>();
   if (launch_.race) launch_.race->start_cluster(*cluster);
   for (std::uint32_t rank = 0; rank < size; ++rank) {

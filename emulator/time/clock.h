@@ -200,7 +200,8 @@ class Clock {
   std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
   /// Where the first copy, or load, of each multiprocessor from each allocation begins; by both.
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> first_copies{};
-  std::uint64_t stop_after = 0;  ///< instructions; 0: at the end
+  std::uint64_t stop_after = 0;    ///< instructions; 0: at the end
+  std::uint64_t cluster_step = 1;  ///< from a cluster that runs to the next one
   double written_bytes = 0, read_total = 0, hbm_total = 0;
 
  private:

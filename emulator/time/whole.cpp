@@ -16,7 +16,12 @@ namespace {
 
 std::uint64_t product(const std::array<std::uint32_t, 3>& x) { return std::uint64_t{x[0]} * x[1] * x[2]; }
 
-/// One launch of neighbouring clusters, and what its clock showed.
+/// Clusters of one launch: so many, each so far behind the one before.
+struct Some {
+  std::uint64_t first = 0, count = 1, step = 1;
+};
+
+/// One launch of some clusters, and what its clock showed.
 struct Part {
   SampleTime sample;
   std::unique_ptr<Clock> clock;
@@ -76,15 +81,14 @@ class Grid {
     return gpu_.clock_at(clock.tensor_load(), clock.part_of_8_bit(), microseconds);
   }
 
-  /// Clusters [first, first + count), on as many multiprocessors as these.
-  Part simulate(std::uint64_t first, std::uint64_t count, int num_sms, bool keeps_values,
-                std::uint64_t stop_after = 0) {
+  /// On as many multiprocessors as these.
+  Part simulate(const Some& some, int num_sms, bool keeps_values, std::uint64_t stop_after = 0) {
     counters_.begin();
     Part part;
-    part.sample.cluster = first, part.sample.clusters = static_cast<int>(count);
-    around_.is_cold = first < resident_ && !runs_warm_;
+    part.sample.cluster = some.first, part.sample.clusters = static_cast<int>(some.count);
+    around_.is_cold = some.first < resident_ && !runs_warm_;
     part.clock = std::make_unique<Clock>(gpu_, entry_, memory_, around_, num_sms);
-    part.clock->stop_after = stop_after;
+    part.clock->stop_after = stop_after, part.clock->cluster_step = some.step;
     LaunchOptions options = options_;
     options.clock = part.clock.get();
     options.skips_values = !keeps_values;
@@ -92,10 +96,10 @@ class Grid {
     options.schedule = Schedule::fair;
     if (!keeps_values) options.observer = observes_ ? options_.observer : nullptr;
     Launch launch(program_, entry_, memory_, shape_, options, parameters_);
-    launch.next_cluster = first;
-    launch.num_clusters = first + count;
+    launch.next_cluster = some.first;
+    launch.num_clusters = some.first + (some.count - 1) * some.step + 1;
     launch.run();
-    if (counters_.found_one()) return simulate(first, count, num_sms, keeps_values, stop_after);
+    if (counters_.found_one()) return simulate(some, num_sms, keeps_values, stop_after);
     part.sample.cycles = part.clock->last();
     const LaunchStatistics& run = launch.statistics;
     result_.statistics.warp_instructions += run.warp_instructions;
@@ -105,35 +109,48 @@ class Grid {
     return part;
   }
 
+  /// The same on multiprocessors of their own, as many as a cluster has; nothing is computed.
+  Part simulate(const Some& some, std::uint64_t stop_after = 0) {
+    return simulate(some, static_cast<int>(cluster_size_), false, stop_after);
+  }
+
+  /// Of a grid that is resident at once, what runs on the same multiprocessors as this cluster, one of the first
+  /// `at_once_`: clusters are dealt round all multiprocessors, and those that are left round them again.
+  Some dealt_with(std::uint64_t cluster) const { return {cluster, (clusters_ - 1 - cluster) / at_once_ + 1, at_once_}; }
+
   void learn_traffic() {
     if (!options_.skips_values) return;  // its stores must not happen twice: everything misses once, see run_all()
     learn_sharers();
-    const std::uint64_t middle = clusters_ / 2, last = clusters_ - 1;
-    const Part part = simulate(middle, 1, static_cast<int>(cluster_size_), false);
+    const Part part = simulate({clusters_ / 2});
     if (has_failed()) return;
     take_traffic(*part.clock, static_cast<double>(clusters_));
     if (clusters_ > resident_ && clusters_ > 16) average_traffic(*part.clock);
-    // Where some clusters read more than others, these have ended before them and leave them their part of the rates.
-    if (clusters_ <= resident_ && clusters_ > 2 && !has_failed()) {
-      const auto read_by = [&](std::uint64_t cluster) {
-        return simulate(cluster, 1, static_cast<int>(cluster_size_), false).clock->read_total;
-      };
-      const double first_read = read_by(0), last_read = read_by(last), read = part.clock->read_total;
-      double mean = (first_read + 2 * read + last_read) / 4;
-      double most = std::max({first_read, read, last_read});
-      // Where they are not alike, two more between them tell how many have more.
-      constexpr std::uint64_t kSome = 16;
-      if (first_read != last_read && clusters_ > kSome) {
-        const double before = read_by(middle / 2), after = read_by(middle + (last - middle) / 2);
-        mean = (first_read / 2 + before + read + after + last_read / 2) / 4;
-        most = std::max({most, before, after});
-      }
-      if (most > 0 && mean > 0) {
-        around_.active_sms *= mean / most;
-        take_rates();
-      }
-    }
+    if (clusters_ <= resident_ && clusters_ > 2) learn_shares(*part.clock);
     take_displaced();
+  }
+
+  // Of a grid that is resident at once: where some multiprocessors read more than others, these have ended before them
+  // and leave them their part of the rates, and all that is read is not what the middle cluster reads, so many times.
+  void learn_shares(const Clock& middle_one) {
+    const std::uint64_t sets = std::min(clusters_, at_once_), last = sets - 1, middle = last / 2;
+    const auto read_by = [&](std::uint64_t cluster) {
+      return has_failed() ? 0 : simulate(dealt_with(cluster)).clock->read_total;
+    };
+    const double first_read = read_by(0), last_read = read_by(last);
+    const double read = clusters_ <= at_once_ ? middle_one.read_total : read_by(middle);
+    double mean = (first_read + 2 * read + last_read) / 4;
+    double most = std::max({first_read, read, last_read});
+    // Where they are not alike, two more between them tell how many have more.
+    constexpr std::uint64_t kSome = 16;
+    if (first_read != last_read && last > kSome) {
+      const double before = read_by(middle / 2), after = read_by(middle + (last - middle) / 2);
+      mean = (first_read / 2 + before + read + after + last_read / 2) / 4;
+      most = std::max({most, before, after});
+    }
+    if (has_failed() || most <= 0 || mean <= 0 || middle_one.read_total <= 0) return;
+    take_traffic(middle_one, mean * static_cast<double>(sets) / middle_one.read_total);
+    around_.active_sms *= mean / most;
+    take_rates();
   }
 
   // Of many clusters the middle one may read more or less than others (a causal mask, by the row of the grid): some
@@ -144,7 +161,7 @@ class Grid {
     const double first = sum.read_total;
     for (std::uint64_t i = 1; i <= kMore && !has_failed(); ++i) {
       const double at = std::fmod(0.5 + static_cast<double>(i) * kGolden, 1.0) * static_cast<double>(clusters_);
-      const Part part = simulate(static_cast<std::uint64_t>(at), 1, static_cast<int>(cluster_size_), false);
+      const Part part = simulate({static_cast<std::uint64_t>(at)});
       constexpr std::uint64_t kEnough = 2;
       for (const auto& [address, bytes] : part.clock->read_bytes) sum.read_bytes[address] += bytes;
       sum.read_total += part.clock->read_total;
@@ -171,7 +188,7 @@ class Grid {
     std::map<std::uint64_t, Copies> copies;
     const std::uint64_t begin = std::min(clusters_, at_once_);
     for (std::uint64_t cluster = 0; cluster < begin; ++cluster) {
-      const Part part = simulate(cluster, 1, static_cast<int>(cluster_size_), false, kInstructions);
+      const Part part = simulate({cluster}, kInstructions);
       for (const auto& [key, first] : part.clock->first_copies) {
         Copies& one = copies[key.second];
         one.count += 1;
@@ -266,7 +283,7 @@ class Grid {
   }
 
   Part run_all() {
-    Part part = simulate(0, clusters_, gpu_.sms, true);
+    Part part = simulate({0, clusters_}, gpu_.sms, true);
     take_traffic(*part.clock, 1);
     time_.cycles = part.sample.cycles;
     time_.samples.push_back(part.sample);
@@ -280,13 +297,18 @@ class Grid {
     const std::uint64_t wanted = is_one_wave ? 4 : 9;
     row_ = shape_.grid[0] / shape_.cluster[0];
     goes_by_row_ = !is_one_wave && together < row_ && row_ >= wanted && clusters_ > row_;
-    const std::vector<std::uint64_t> starts = places_of_samples(clusters_, together, wanted, goes_by_row_ ? row_ : 0);
+    const std::vector<std::uint64_t> starts =
+        is_one_wave ? places_of_samples(std::min(clusters_, at_once_), 1, wanted, 0)
+                    : places_of_samples(clusters_, together, wanted, goes_by_row_ ? row_ : 0);
+    const auto beginning_at = [&](std::uint64_t start) {
+      return is_one_wave ? dealt_with(start) : Some{start, std::min(together, clusters_ - start)};
+    };
     LaunchTime& time = time_;
     Part steady;
     observes_ = false;
-    learn_clock(starts[starts.size() / 2], together);
+    learn_clock(beginning_at(starts[starts.size() / 2]));
     const auto look_at = [&](std::uint64_t start) {
-      Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
+      Part part = simulate(beginning_at(start));
       time.samples.push_back(part.sample);
       if (!steady.clock || part.sample.cycles > steady.sample.cycles) steady = std::move(part);
     };
@@ -314,7 +336,7 @@ class Grid {
     runs_warm_ = true;
     const SampleTime& cold = samples.front();
     const auto count = static_cast<std::uint64_t>(cold.clusters);
-    const Part warm = simulate(cold.cluster, count, static_cast<int>(cluster_size_), false);
+    const Part warm = simulate({cold.cluster, count});
     runs_warm_ = false;
     return differ_by_little(samples, resident_, cold.cycles - warm.sample.cycles);
   }
@@ -326,25 +348,24 @@ class Grid {
     const double mean = static_cast<double>(clusters_) / static_cast<double>(at_once_);
     const auto each = static_cast<std::uint64_t>(std::ceil(mean));
     const auto round = static_cast<std::uint64_t>(per_sm_);
-    const int sms = static_cast<int>(cluster_size_);
     constexpr std::uint64_t kRounds = 4;
     // Multiprocessors that have one less leave the others their part of the rates.
     const double part = mean / static_cast<double>(each);
     around_.active_sms *= part;
     take_rates();
-    if (each <= kRounds * round) return simulate(0, each, sms, false).sample.cycles;
-    const double shorter = simulate(0, (kRounds - 1) * round, sms, false).sample.cycles,
-                 longer = simulate(0, kRounds * round, sms, false).sample.cycles;
+    if (each <= kRounds * round) return simulate({0, each}).sample.cycles;
+    const double shorter = simulate({0, (kRounds - 1) * round}).sample.cycles,
+                 longer = simulate({0, kRounds * round}).sample.cycles;
     return longer + (longer - shorter) / static_cast<double>(round) * (mean - static_cast<double>(kRounds * round));
   }
 
   // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more. And
   // multiprocessors that read the same drift apart, the further the longer it takes (fed.cu drift): by another one.
-  void learn_clock(std::uint64_t start, std::uint64_t together) {
+  void learn_clock(const Some& some) {
     constexpr double kMatters = 0.5;
     const bool is_by_time = !gpu_.l2_in_step_after.points.empty();
     for (int run = 0; run < (is_by_time ? 2 : 1) && !has_failed(); ++run) {
-      const Part part = simulate(start, std::min(together, clusters_ - start), static_cast<int>(cluster_size_), false);
+      const Part part = simulate(some);
       expected_cycles_ = std::max(1.0, std::ceil(time_.waves)) * part.sample.cycles;
       around_.clock_part = loaded_clock(*part.clock, expected_cycles_ / gpu_.clock_mhz) / gpu_.clock_mhz;
       if (is_by_time) take_rates();
@@ -382,7 +403,8 @@ class Grid {
 
   void name_limit() {
     LaunchTime& time = time_;
-    // Over the whole grid: bytes that nobody can move faster, and the first ones come late.
+    // Over the whole grid: bytes that nobody can move faster, the first ones come late, and with the last ones
+    // something is done.
     const double memory_cycles = time.hbm_bytes / memory_rate() * gpu_.clock_mhz * around_.clock_part;
     const double first = time.global_read_bytes > 0 ? gpu_.first_access + gpu_.hbm_latency : 0;
     time.cycles = std::max(time.cycles, memory_cycles + first);
