@@ -189,6 +189,9 @@ class Clock {
   WarpClock& of(const Warp& warp) { return *by_warp_.at(&warp); }
   bool knows(const Cta& cta) const { return sm_of_.contains(&cta); }
   double last() const { return last_; }
+  /// When global memory is first read or written; what is done after the last bytes that were read have come.
+  double before_memory() const { return std::max(0.0, first_access_); }
+  double after_last_read() const { return last_read_ < 0 ? 0 : std::max(0.0, last_ - last_read_); }
 
   // --- results
   void add_to(LaunchTime& result) const;
@@ -268,7 +271,8 @@ class Clock {
   std::unordered_map<const Instruction*, WgmmaTime> wgmmas_;
   std::map<int, Role> roles_;  ///< by warp of the CTA
   double time_ = 0, last_ = 0;
-  std::uint64_t latencies_ = 0;  ///< that had a tail
+  double first_access_ = -1, last_read_ = -1;  ///< of global memory; -1: none
+  std::uint64_t latencies_ = 0;                ///< that had a tail
   bool in_operation_ = false;
   bool is_multicast_ = false;       ///< copies for several CTAs have been seen
   Cause completed_ = Cause::other;  ///< what the operation that completes now is

@@ -339,6 +339,8 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
     over =
         std::max(over, hbm_start + hbm + (is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail)));
   }
+  if (first_access_ < 0) first_access_ = time;
+  last_read_ = std::max(last_read_, over + first_access(sm));
   return over;
 }
 
@@ -349,6 +351,7 @@ void Clock::drain(SmClock& sm, double time) {
 }
 
 void Clock::write(SmClock& sm, double time, double bytes) {
+  if (first_access_ < 0) first_access_ = time;
   written_bytes += bytes;
   drain(sm, time);
   sm.hbm_writes += memory_cycles(bytes);

@@ -34,6 +34,10 @@ std::vector<std::uint64_t> beside_longest(std::vector<SampleTime>& samples) {
   return found;
 }
 
+double cycles_of_memory(double all, double written, double rounds, double before, double after) {
+  return before + std::max(all, all - written / std::max(1.0, rounds) + after);
+}
+
 bool differ_by_little(const std::vector<SampleTime>& samples, std::uint64_t resident, double cold_surplus) {
   constexpr double kAlike = 1.1;
   const auto warm = [&](const SampleTime& sample) {

@@ -65,6 +65,7 @@ class Grid {
     const Part steady = time.is_whole ? run_all() : run_samples();
     if (has_failed()) return;
     steady.clock->add_to(time);
+    if (!is_stream_) learn_ends(*steady.clock);
     name_limit();
     time.clock_mhz = loaded_clock(*steady.clock, time.cycles / gpu_.clock_mhz);
     time.microseconds = time.launch_us + time.cycles / time.clock_mhz;
@@ -74,6 +75,11 @@ class Grid {
   bool has_failed() const {
     const auto fails = [](const EmulatorFinding& finding) { return finding.is_failure; };
     return std::any_of(result_.findings.begin(), result_.findings.end(), fails);
+  }
+
+  /// What clusters do before the first access of memory, and after the last bytes have come.
+  void learn_ends(const Clock& clock) {
+    before_memory_ = clock.before_memory(), after_memory_ = clock.after_last_read();
   }
 
   /// Power lowers the clock where tensor cores work.
@@ -345,6 +351,7 @@ class Grid {
   // apart, and a last round that is not full does not take as long as a full one. What one multiprocessor has of the
   // grid runs as it is; of more than a few rounds the last ones tell what each further cluster takes.
   double in_a_stream() {
+    is_stream_ = true;
     const double mean = static_cast<double>(clusters_) / static_cast<double>(at_once_);
     const auto each = static_cast<std::uint64_t>(std::ceil(mean));
     const auto round = static_cast<std::uint64_t>(per_sm_);
@@ -353,9 +360,13 @@ class Grid {
     const double part = mean / static_cast<double>(each);
     around_.active_sms *= part;
     take_rates();
-    if (each <= kRounds * round) return simulate({0, each}).sample.cycles;
-    const double shorter = simulate({0, (kRounds - 1) * round}).sample.cycles,
-                 longer = simulate({0, kRounds * round}).sample.cycles;
+    const auto run = [&](std::uint64_t count) {
+      const Part some = simulate({0, count});
+      learn_ends(*some.clock);
+      return some.sample.cycles;
+    };
+    if (each <= kRounds * round) return run(each);
+    const double shorter = run((kRounds - 1) * round), longer = run(kRounds * round);
     return longer + (longer - shorter) / static_cast<double>(round) * (mean - static_cast<double>(kRounds * round));
   }
 
@@ -407,7 +418,9 @@ class Grid {
     // something is done.
     const double memory_cycles = time.hbm_bytes / memory_rate() * gpu_.clock_mhz * around_.clock_part;
     const double first = time.global_read_bytes > 0 ? gpu_.first_access + gpu_.hbm_latency : 0;
-    time.cycles = std::max(time.cycles, memory_cycles + first);
+    const double written = time.hbm_bytes > 0 ? memory_cycles * time.global_written_bytes / time.hbm_bytes : 0;
+    const double by_memory = cycles_of_memory(memory_cycles, written, time.waves, before_memory_, after_memory_);
+    time.cycles = std::max(time.cycles, first + by_memory);
     for (UnitTime& unit : time.units)
       if (unit.name == "memory") unit.busy = std::max(unit.busy, time.cycles > 0 ? memory_cycles / time.cycles : 0);
     const auto is_less = [](const UnitTime& a, const UnitTime& b) { return a.busy < b.busy; };
@@ -441,6 +454,7 @@ class Grid {
   std::uint64_t resident_;  ///< clusters, as many CTAs a multiprocessor as fit
   TileCounters counters_;
   bool observes_ = true;
+  bool is_stream_ = false;                        ///< clusters of a stream have told what they do beside the memory
   bool runs_warm_ = false;                        ///< the first round, too
   std::uint64_t row_ = 1;                         ///< clusters of a row of the grid
   bool goes_by_row_ = false;                      ///< samples differ by their place in a row
@@ -449,6 +463,7 @@ class Grid {
   std::map<std::uint64_t, double> read_by_{};     ///< by allocation: multiprocessors that read the same, for its rate
   std::map<std::uint64_t, double> rereads_{};  ///< how often an allocation comes from the memory, where more than once
   double expected_cycles_ = 0;
+  double before_memory_ = 0, after_memory_ = 0;  ///< cycles of the longest clusters, or of those of a stream
   Surroundings around_;
 };
 

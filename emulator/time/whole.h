@@ -35,6 +35,11 @@ std::vector<std::uint64_t> beside_longest(std::vector<SampleTime>& samples);
 /// are taken off.
 bool differ_by_little(const std::vector<SampleTime>& samples, std::uint64_t resident, double cold_surplus);
 
+/// Cycles of a grid by its memory, which takes `all` for its bytes, `written` of them for those that are written. What
+/// clusters do before they read or write first, and after they have read last, it does not do beside it, but that it
+/// takes what the last of these rounds of clusters writes.
+double cycles_of_memory(double all, double written, double rounds, double before, double after);
+
 /// Shared memory of a CTA of this launch.
 double cta_shared_bytes(const Entry& entry, const LaunchShape& shape);
 

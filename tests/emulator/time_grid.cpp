@@ -1,4 +1,5 @@
 // What of a grid runs on which multiprocessor, and what its memory takes: emulator/time/whole.cpp.
+#include "emulator/time/whole.h"
 #include "tests/emulator/time_run.h"
 
 namespace tessera::emulator {
@@ -33,6 +34,26 @@ TEST_CASE("time: warps of small CTAs go to all sub-cores, also where one takes t
   // Six CTAs a multiprocessor, 12 rounds: of two warps half as long as of four.
   const double two = kernel(64, 12 * 6 * 132), four = kernel(128, 12 * 6 * 132);
   CHECK(two == doctest::Approx(four / 2).epsilon(0.15));
+}
+
+TEST_CASE("time: a grid that the memory binds begins with what comes before it, and ends with what comes after it") {
+  CHECK(cycles_of_memory(1000, 0, 8, 100, 50) == doctest::Approx(1150));
+  CHECK(cycles_of_memory(1000, 400, 8, 100, 70) == doctest::Approx(1120));  // the last round writes 50 meanwhile
+  CHECK(cycles_of_memory(1000, 400, 8, 100, 30) == doctest::Approx(1100));
+  CHECK(cycles_of_memory(1000, 400, 0.5, 0, 600) == doctest::Approx(1200));
+  // 64 KiB read by each of 1,056 CTAs, with multiply-adds before, which a round of CTAs does before it reads first.
+  const auto kernel = [](int work) {
+    std::string body =
+        "mov.u32 r5, %ctaid.x;\nmul.wide.u32 d1, r5, 65536;\nmul.wide.u32 d2, r0, 16;\nadd.u64 d1, d1, d2;\n"
+        "add.u64 d1, d0, d1;\n" +
+        repeated("fma.rn.f32 f6, f6, f6, f6;\n", work) + "bar.sync 0;\n";
+    for (int i = 0; i < 4; ++i)
+      body += fmt::format("ld.global.cg.v4.f32 {{f2, f3, f4, f5}}, [d1+{}];\nadd.f32 f6, f6, f2;\n", i * 16384);
+    return time_of_grid(body + "st.shared.f32 [r3], f6;\n", 1024, 1056, 1056 * 16384);
+  };
+  const LaunchTime some = kernel(200);
+  const double memory = some.hbm_bytes / h200().hbm_bytes_per_us * h200().clock_mhz;
+  CHECK(some.cycles > memory + h200().first_access + h200().hbm_latency + 200 * h200().class_of("fma32").latency);
 }
 
 TEST_CASE("time: what a grid reads is the mean of its CTAs, not what the middle one reads") {
