@@ -14,10 +14,10 @@ struct TimedResult {
 };
 
 /// With values all clusters run, each on the multiprocessor that it would have.
-/// Else some: of a grid that is resident at once the first, the last and two between them, and more beside the longest
-/// where they differ, whose longest is the grid's time; of a larger one more, between which the others are
-/// interpolated, and every cluster starts when one has ended. The time is added to `times`: behind another kernel of
-/// the stream a launch costs what is left of it then, whichever kernel that is.
+/// Else some: of a grid that is resident at once all that the first multiprocessor has of it, the last one, and two
+/// between them, and more beside the longest where they differ, whose longest is the grid's time; of a larger one more,
+/// between which the others are interpolated, and every cluster starts when one has ended. The time is added to
+/// `times`: behind another kernel of the stream a launch costs what is left of it then, whichever kernel that is.
 TimedResult run_on_clock(const GpuTime& gpu, const Program& program, const Entry& entry, GlobalMemory& memory,
                          const LaunchShape& shape, const LaunchOptions& options,
                          const std::vector<std::byte>& parameters, bool skips_values, std::vector<LaunchTime>& times);
