@@ -54,7 +54,8 @@ class TuneCommand final : public Command {
         "of that candidate. Without it, choices depend on the target and the problem alone.\n"
         "\n"
         "With --device emulator --time GPU nothing is measured and no GPU is needed: times are predicted (how good\n"
-        "that is: docs/time.md), results are not looked at, and the file says so.\n",
+        "that is: docs/time.md), results are not looked at, and the file says so. --dry-run lists the candidates of\n"
+        "each problem and the pins that name them, the planner's choice first, then by its model.\n",
         {"tessera tune gemm --m 128 --n 7168 --k 16384 -o h200.json",
          "tessera warm shapes.json --tuning h200.json && tessera check shapes.json --tuning h200.json",
          "tessera tune gemm --arch sm_100a --m 128 --n 7168 --k 16384 --device emulator --time b200 -o b200.json"}};
@@ -64,6 +65,7 @@ class TuneCommand final : public Command {
     flags.group("Flags");
     flags.text("-o", "FILE", output_, "the tuning file (default: tuning.json)");
     flags.number("--repeat", "N", repeat_, 1, "timed launches a turn, their median counts (default: 20)");
+    flags.toggle("--dry-run", is_dry_run_, "list the candidates, compile and time nothing");
     flags.text("--device", "WORD", device_, "gpu (default), or emulator: times are predicted, for the GPU of --time");
     flags.text("--time", "GPU", time_, "with --device emulator: b200 or another GPU of docs/time.md, or a file (JSON)");
     selectors_.add_to(flags);
@@ -81,6 +83,7 @@ class TuneCommand final : public Command {
     if (!selectors_.tuning_file().empty())
       throw Error(ErrorKind::usage, "--tuning: tune writes such a file; name it with -o");
     const ProblemList list = read_problems(subject_, selectors_);
+    if (is_dry_run_) return list_candidates(call, list);
     if (device_ == "emulator") return predict(call, list);
     std::string reason;
     const std::unique_ptr<Device> gpu = call.host().open_gpu ? call.host().open_gpu(reason) : nullptr;
@@ -99,17 +102,9 @@ class TuneCommand final : public Command {
   ExitCode tune_all(Call& call, const ProblemList& list, Tuning tuning, const TuneOne& tune) const {
     OrderedJson results = OrderedJson::array();
     ExitCode code = kOk;
-    std::int64_t rejected = 0;
-    std::string first_rejection;
-    list.for_each([&](const Problem& problem, std::size_t) {
-      try {
-        code = graver(code, tune(problem, tuning, results));
-        tuning.write(output_);  // an interrupt keeps what was measured
-      } catch (const Error& error) {
-        if (list.count() == 1 || error.kind() != ErrorKind::unsupported) throw;
-        if (++rejected == 1) first_rejection = error.what();
-        call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
-      }
+    const Rejected rejected = for_each_legal(call, list, [&](const Problem& problem) {
+      code = graver(code, tune(problem, tuning, results));
+      tuning.write(output_);  // an interrupt keeps what was measured
     });
     if (call.is_json()) {
       OrderedJson json{{"file", output_}, {"device", tuning.device}, {"choices", results}};
@@ -118,9 +113,57 @@ class TuneCommand final : public Command {
     } else {
       call.print(fmt::format("{}: {}\n", output_, counted(static_cast<std::int64_t>(tuning.size()), "problem")));
     }
-    if (rejected < list.count()) return code;
-    complain_of_rejected(call, static_cast<std::size_t>(rejected), first_rejection);
-    return kUnsupported;
+    return rejected.of_all(call, list) ? kUnsupported : code;
+  }
+
+  ExitCode list_candidates(Call& call, const ProblemList& list) const {
+    OrderedJson results = OrderedJson::array();
+    const Rejected rejected = for_each_legal(call, list, [&](const Problem& problem) {
+      OrderedJson candidates = OrderedJson::array();
+      if (!call.is_json()) call.print(describe(problem) + "\n");
+      for (const Problem& one : pinned_candidates(problem)) {
+        OrderedJson pins = OrderedJson::object();
+        std::string flags;
+        for (const auto& [key, text] : pins_of(problem, one)) {
+          pins[key] = text;
+          std::string flag = key;
+          std::replace(flag.begin(), flag.end(), '_', '-');
+          flags += fmt::format(" --{} {}", flag, text);
+        }
+        const std::string kernel = planned_kernel(one);
+        if (!call.is_json()) call.print(fmt::format("  {} {}\n", kernel, flags));
+        candidates.push_back({{"kernel", kernel}, {"pins", std::move(pins)}});
+      }
+      results.push_back({{"problem", describe(problem)}, {"candidates", std::move(candidates)}});
+    });
+    if (call.is_json()) call.print_json({{"problems", results}});
+    return rejected.of_all(call, list) ? kUnsupported : kOk;
+  }
+
+  struct Rejected {
+    std::int64_t count = 0;
+    std::string first;
+    /// Whether no problem has a kernel, which is then told.
+    bool of_all(Call& call, const ProblemList& list) const {
+      if (count < list.count()) return false;
+      complain_of_rejected(call, static_cast<std::size_t>(count), first);
+      return true;
+    }
+  };
+
+  /// Of several problems those that have no kernel are noted, and the others done.
+  static Rejected for_each_legal(Call& call, const ProblemList& list, const std::function<void(const Problem&)>& run) {
+    Rejected rejected;
+    list.for_each([&](const Problem& problem, std::size_t) {
+      try {
+        run(problem);
+      } catch (const Error& error) {
+        if (list.count() == 1 || error.kind() != ErrorKind::unsupported) throw;
+        if (++rejected.count == 1) rejected.first = error.what();
+        call.note(fmt::format("rejected: {}: {}", describe(problem), error.what()));
+      }
+    });
+    return rejected;
   }
 
   /// The file that is there, which must be of this device and made alike, or a new one.
@@ -288,12 +331,18 @@ class TuneCommand final : public Command {
     throw Error(ErrorKind::device, describe(problem) + ": no candidate gave a right result");
   }
 
-  /// The pins that the candidate has beside the problem's own.
+  /// The pins that a candidate has beside the problem's own.
+  static std::vector<std::pair<std::string, std::string>> pins_of(const Problem& problem, const Problem& candidate) {
+    std::vector<std::pair<std::string, std::string>> pins;
+    for (const Selector& selector : selectors(operator_name(problem)))
+      if (selector.kind == SelectorKind::pin && selector.text(candidate) != selector.text(problem))
+        pins.emplace_back(selector.key, selector.text(candidate));
+    return pins;
+  }
+
   static TunedChoice choice_of(const Problem& problem, const Candidate& candidate) {
     TunedChoice choice;
-    for (const Selector& selector : selectors(operator_name(problem)))
-      if (selector.kind == SelectorKind::pin && selector.text(candidate.problem) != selector.text(problem))
-        choice.pins.emplace_back(selector.key, selector.text(candidate.problem));
+    choice.pins = pins_of(problem, candidate.problem);
     choice.kernel = candidate.kernel->plan().kernel;
     choice.time_us = candidate.time_us;
     return choice;
@@ -321,6 +370,7 @@ class TuneCommand final : public Command {
 
   std::string subject_, output_ = "tuning.json", device_ = "gpu", time_;
   std::int64_t repeat_ = 20;
+  bool is_dry_run_ = false;
   SelectorFlags selectors_;
 };
 

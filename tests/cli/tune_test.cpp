@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "generator/selectors.h"
@@ -125,6 +126,31 @@ TEST_CASE("tune: the fastest candidate with a right result is written, and taken
   Problem other{Copy2d{.dtype = DType::u8}};
   CHECK_FALSE(read.apply(other));
   CHECK(other == Problem(Copy2d{.dtype = DType::u8}));
+}
+
+TEST_CASE("tune --dry-run: the candidates and their pins, without a GPU, a compiler or a file") {
+  Bench bench;
+  bench.terminal.host.open_gpu = nullptr;
+  const Outcome outcome = bench.tune({"--dry-run", "--json"});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  const Json candidates = Json::parse(outcome.out)["problems"][0]["candidates"];
+  REQUIRE(candidates.size() == bench.kernels.size());
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    CHECK(candidates[i]["kernel"] == bench.kernels[i]);
+    std::vector<std::string> plan = {"plan", "copy2d", "--json"};
+    std::string line = "  " + bench.kernels[i] + " ";
+    for (const auto& [key, text] : candidates[i]["pins"].items()) {
+      std::string flag = "--" + key;
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      plan.insert(plan.end(), {flag, text.get<std::string>()});
+      line += " " + flag + " " + text.get<std::string>();
+    }
+    CHECK(Json::parse(bench.terminal.run(plan).out)["kernel"] == bench.kernels[i]);
+    CHECK(bench.tune({"--dry-run"}).out.find(line + "\n") != std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(bench.output));
+  CHECK(bench.terminal.run({"tune", "fmha", "--head-dim", "100,104", "--dry-run", "--quiet"}).code == 3);
 }
 
 TEST_CASE("tune: a candidate with a wrong result is not taken, however fast") {
