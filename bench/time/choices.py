@@ -2,15 +2,18 @@
 """The planner's choices for Blackwell GPUs, each beside the best of all candidates, as the time model predicts them.
 
 choices.py list                                                   the drawn problems
-choices.py predict TESSERA OUT.jsonl [--jobs N] [--seconds S]     what `tessera tune --device emulator` says of each
-choices.py table OUT.jsonl [--planner TESSERA] [--behind 0.06]    a row for each operator; problems that are further behind
+choices.py predict TESSERA OUT.jsonl [--jobs N] [--seconds S]     what `tessera plan --time` says of each candidate of each problem
+choices.py gather OUT.jsonl... > WHOLE.jsonl                      a line for each problem whose first candidates (FIRST) are there
+choices.py table WHOLE.jsonl [--planner TESSERA] [--behind 0.06]  a row for each operator; problems that are further behind
 
 Problems are drawn by a fixed seed: operators with a kernel for these targets, with types, layouts and sizes of models in use.
-`predict` goes on where OUT.jsonl ends. `--planner`: what another tessera chooses, beside what the one that predicted did; a kernel
+`predict` writes a line for each candidate, and goes on where OUT.jsonl and the files of --known end: to end it at any moment loses
+nothing but what is under way. `--planner`: what another tessera chooses, beside what the one that predicted did; a kernel
 that the latter had not among its candidates is told. A choice is behind by its predicted time over the best candidate's, less one."""
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import re
@@ -18,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,6 +29,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 SEED = 20261130
 LAYERS = [(7168, 16384), (4096, 7168), (7168, 2048), (24576, 1536), (4096, 4096), (14336, 4096), (4096, 14336), (6144, 4096),
           (2048, 7168), (1536, 7168), (8192, 8192), (3072, 7168)]
+# Candidates of a problem, by the planner's order, that must have a time; the others come last. Of 25 problems by tcgen05 and mma.sync's
+# four that had times of all, the best was among the first 8 and 23.
+FIRST = {"b200": 12, "b300": 12, "rtx5090": 24, "gb10": 24}
 TARGETS = {"b200": "sm_100a", "b300": "sm_103a", "rtx5090": "sm_120a", "gb10": "sm_121a"}
 
 
@@ -157,39 +164,103 @@ def problems():
                     found += 1
 
 
-def predicted(tessera, row, limit):
+def candidates(tessera, row):
+    """Kernels with the flags that pin them, the planner's choice first, then by its model."""
     op, *words = row["problem"].split()
-    begin = time.time()
-    with tempfile.TemporaryDirectory() as folder:
-        command = [tessera, "tune", op, "--arch", TARGETS[row["gpu"]], *words, "--device", "emulator", "--time", row["gpu"], "--json",
-                   "--jobs", "1", "-o", f"{folder}/tuned.json"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
-            choice = json.loads(done.stdout)["choices"][0]
-        except (subprocess.TimeoutExpired, ValueError, KeyError, IndexError) as error:
-            text = getattr(error, "stderr", None) or (done.stderr if not isinstance(error, subprocess.TimeoutExpired) else "")
-            return {**row, "error": f"{type(error).__name__}: {str(text)[:200]}", "wall_s": round(time.time() - begin, 1)}
-    return {**row, "choice": choice["default"], "times_us": choice["times_us"], "wall_s": round(time.time() - begin, 1)}
+    command = [tessera, "tune", op, "--arch", TARGETS[row["gpu"]], *words, "--dry-run", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {one["kernel"]: " ".join(f"--{key.replace('_', '-')} {text}" for key, text in one["pins"].items())
+            for one in json.loads(done.stdout)["problems"][0]["candidates"]}
+
+
+def predicted(args, row, kernel, pins, seconds):
+    """The candidate's line; None where its time was up before it was done."""
+    op, *words = row["problem"].split()
+    with tempfile.TemporaryFile("w+") as out:
+        begin = time.time()
+        child = subprocess.Popen([args.tessera, "plan", op, "--arch", TARGETS[row["gpu"]], *words, *pins.split(), "--time", row["gpu"], "--json",
+                                  *(["--cache-dir", args.cache_dir] if args.cache_dir else [])], stdout=out, stderr=subprocess.STDOUT)
+        timer = threading.Timer(min(seconds, args.limit), child.kill)
+        timer.start()
+        _, status, usage = os.wait4(child.pid, 0)
+        timer.cancel()
+        child.returncode = status
+        out.seek(0)
+        text = out.read()
+    line = {"gpu": row["gpu"], "problem": row["problem"], "kernel": kernel, "model": args.model, "cpu_s": round(usage.ru_utime + usage.ru_stime, 1)}
+    try:
+        return {**line, "time_us": json.loads(text)["predicted"]["time_us"]}
+    except (ValueError, KeyError):
+        if status != 0 and time.time() - begin > seconds - 1:
+            return None
+        return {**line, "fault": text[-300:] if status == 0 else f"status {status}: {text[-300:]}"}
+
+
+def key_of(row):
+    return row["gpu"], row["problem"]
+
+
+def read(paths):
+    return [json.loads(text) for path in paths if pathlib.Path(path).exists() for text in open(path)]
 
 
 def predict(args):
-    rows_there = [json.loads(text) for text in open(args.out)] if args.out.exists() else []
-    done = {(row["gpu"], row["problem"]) for row in rows_there if "times_us" in row}
-    todo = [row for row in problems() if (row["gpu"], row["problem"]) not in done and re.search(args.only, f"{row['gpu']} {row['kind']}")]
-    todo.sort(key=lambda row: row["turn"])  # so that of every kind there are some wherever it ends
+    known = read([args.out, *args.known])
+    whole = {key_of(row) for row in known if "times_us" in row}
+    there = {(*key_of(row), row["kernel"]) for row in known if "kernel" in row}
+    todo = [row for row in problems() if key_of(row) not in whole and re.search(args.only, f"{row['gpu']} {row['kind']}")]
+    # So that of every kind there are some wherever it ends; products and attention before what has few candidates, groups last (15 s each).
+    todo.sort(key=lambda row: ("grouped" in row["kind"], row["turn"] + (FIRST[row["gpu"]] > 12), not re.match("gemm|attention", row["kind"])))
     if args.part:
         of = [int(number) for number in args.part.split("/")]
         todo = todo[of[0]::of[1]]
     begin = time.time()
 
-    def one(row):
-        return None if args.seconds and time.time() - begin > args.seconds else predicted(args.tessera, row, args.limit)
+    def left():
+        return args.seconds - (time.time() - begin) if args.seconds else float("inf")
+
+    def one(row, kernel, pins):
+        return predicted(args, row, kernel, pins, left()) if left() > 1 else None
 
     with ThreadPoolExecutor(args.jobs) as pool, open(args.out, "a") as out:
-        for result in as_completed([pool.submit(one, row) for row in todo]):
+        def write(line):
+            out.write(json.dumps(line) + "\n")
+            out.flush()
+
+        listed, asked = {key_of(row): row["candidates"] for row in known if "candidates" in row}, []
+        for row, of in zip(todo, pool.map(lambda row: listed.get(key_of(row)) or candidates(args.tessera, row), todo)):
+            if key_of(row) not in listed:
+                write({**row, "choice": next(iter(of)), "candidates": of})
+            asked += [(i >= FIRST[row["gpu"]], row, kernel, pins) for i, (kernel, pins) in enumerate(of.items()) if (*key_of(row), kernel) not in there]
+        asked.sort(key=lambda one: one[0])
+        print(f"# {len(todo)} problems, {len(asked)} candidates to do", file=sys.stderr, flush=True)
+        for result in as_completed([pool.submit(one, *of[1:]) for of in asked]):
             if result.result():
-                out.write(json.dumps(result.result()) + "\n")
-                out.flush()
+                write(result.result())
+
+
+def gathered(rows):
+    """Problems whose first candidates all have a time or a fault. `candidates`: of how many, where some have neither."""
+    whole = {key_of(row): row for row in rows if "times_us" in row}
+    begun = {key_of(row): row for row in rows if "candidates" in row}
+    times, faults, models = {}, {}, {}
+    for row in rows:
+        if "kernel" in row:
+            (times if "time_us" in row else faults).setdefault(key_of(row), {})[row["kernel"]] = row.get("time_us", row.get("fault"))
+            models.setdefault(key_of(row), set()).add(row["model"])
+    for key, row in begun.items():
+        of, out, names = times.get(key, {}), faults.get(key, {}), list(row["candidates"])
+        if row["choice"] in of and all(kernel in of or kernel in out for kernel in names[:FIRST[row["gpu"]]]):
+            whole[key] = {**{name: row[name] for name in ("gpu", "kind", "problem", "turn", "choice")},
+                          "times_us": {kernel: round(of[kernel], 3) for kernel in sorted((one for one in names if one in of), key=of.get)},
+                          **({"left_out": out} if out else {}), **({"candidates": len(names)} if len(of) + len(out) < len(names) else {}),
+                          "model": ", ".join(sorted(models[key]))}
+    return whole
+
+
+def gather(args):
+    for row in gathered(read(args.files)).values():
+        print(json.dumps(row))
 
 
 def planned(tessera, row):
@@ -242,11 +313,17 @@ def main():
     one.add_argument("tessera")
     one.add_argument("out", type=pathlib.Path)
     one.add_argument("--jobs", type=int, default=1)
-    one.add_argument("--seconds", type=int, default=0, help="begin none after these")
-    one.add_argument("--limit", type=int, default=900, help="seconds of one problem")
+    one.add_argument("--seconds", type=int, default=0, help="end after these")
+    one.add_argument("--limit", type=int, default=600, help="seconds of one candidate")
+    one.add_argument("--known", nargs="*", default=[], help="what needs not be predicted again")
+    one.add_argument("--model", default="", help="the commit of the emulator that predicts")
+    one.add_argument("--cache-dir")
     one.add_argument("--only", default="", help="a pattern that a GPU and an operator fit, as the table has them")
     one.add_argument("--part", help="I/N: every Nth problem from the Ith on")
     one.set_defaults(do=predict)
+    one = commands.add_parser("gather")
+    one.add_argument("files", nargs="+", type=pathlib.Path)
+    one.set_defaults(do=gather)
     one = commands.add_parser("table")
     one.add_argument("out", type=pathlib.Path)
     one.add_argument("--planner")
