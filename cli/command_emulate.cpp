@@ -246,6 +246,7 @@ class EmulateCommand final : public Command {
                        {"problems", report.problems},
                        {"outputs", report.outputs},
                        {"schedules", report.schedules}};
+      if (emulation_.skips_values) json["problems"] = json["outputs"] = OrderedJson::array();
       if (!times.empty()) json["predicted"] = time_json(times);
       if (emulation_.shows_statistics) json["statistics"] = observation.json();
       call.print_json(json);

@@ -56,10 +56,17 @@ std::shared_ptr<const emulator::GpuTime> EmulatorFlags::described_gpu() const {
   return emulator::find_gpu_time(time);
 }
 
+/// Code for sm_90a is for that target alone, for sm_100f for its family; PTX without a suffix is compiled for later
+/// ones.
+static bool can_be_compiled_for(Arch gpu, Arch target) {
+  if (target.suffix == 0) return target.number <= gpu.number;
+  return runs_on(target, gpu.compute_major(), gpu.compute_minor());
+}
+
 std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, const std::string& arch,
                                                               std::uint64_t seed) const {
-  if (!parse_arch(arch))
-    throw Error(ErrorKind::unsupported, fmt::format("{}: is no target like sm_90a, sm_100f or sm_80", arch));
+  const std::optional<Arch> target = parse_arch(arch);
+  if (!target) throw Error(ErrorKind::unsupported, fmt::format("{}: is no target like sm_90a, sm_100f or sm_80", arch));
   emulator::DeviceOptions options;
   options.arch = arch;
   options.seed = seed;
@@ -70,6 +77,9 @@ std::unique_ptr<emulator::EmulatedDevice> EmulatorFlags::open(const Call& call, 
   options.detects_unwritten_registers = is_strict;
   options.threads = static_cast<int>(std::clamp<std::int64_t>(threads, 1, emulator::kMostHostThreads));
   if (const auto gpu = described_gpu(); gpu != nullptr) {
+    if (const auto own = parse_arch(emulator::arch_of(*gpu)); !own || !can_be_compiled_for(*own, *target))
+      throw Error(ErrorKind::usage, fmt::format("--time {}: {} runs {}, and the code is for {}", time,
+                                                emulator::name_of(*gpu), emulator::arch_of(*gpu), arch));
     options.time = gpu;
     options.skips_values = skips_values;
     options.num_sms = emulator::sms_of(*options.time);

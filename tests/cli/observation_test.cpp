@@ -194,6 +194,35 @@ TEST_CASE("--timeline is a trace that closes every span") {
   }
 }
 
+TEST_CASE("--time: of the GPU that the code is for, and without values nothing is said of outputs") {
+  Terminal terminal;
+  const auto timed = [&](const std::string& gpu) {
+    return terminal.run(example({"--time", gpu, "--no-values", "--json"}));
+  };
+  const Json json = Json::parse(timed("h200").out);
+  CHECK(json["pass"] == true);
+  CHECK(json["problems"].empty());
+  CHECK(json["outputs"].empty());
+  CHECK(json["predicted"]["gpu"] == "H200");
+  const Outcome other = timed("b200");
+  CHECK(other.code == 2);
+  CHECK(other.err == "tessera: --time b200: B200 runs sm_100a, and the code is for sm_90a\n");
+  // PTX that is for no GPU alone is compiled for later ones.
+  std::string ptx = read_text(TESSERA_SOURCE_DIR "/examples/debug/sums.ptx");
+  const std::size_t at = ptx.find("sm_90a");
+  REQUIRE(at != std::string::npos);
+  const auto sums = [&](const std::string& target, const std::string& gpu) {
+    std::string text = ptx;
+    text.replace(at, std::string("sm_90a").size(), target);
+    return terminal.run({"emulate", terminal.write("sums.ptx", text), "--launch",
+                         TESSERA_SOURCE_DIR "/examples/debug/sums.json", "--time", gpu, "--no-values"});
+  };
+  CHECK(sums("sm_80", "b200").code == 0);
+  CHECK(sums("sm_120", "b200").code == 2);
+  CHECK(sums("sm_100f", "b300").code == 0);
+  CHECK(sums("sm_100a", "b300").code == 2);
+}
+
 TEST_CASE("--timeline marks findings and tells the schedules of one call apart") {
   Terminal terminal;
   const std::string file = (terminal.folder.path / "timeline.json").string();
