@@ -381,7 +381,10 @@ def main() -> None:
                                    f"{cycles / scores:.0f}" for cycles in (three[2], three[0])) + " cycles a score"),
                 "warps": published(64, guide),
                 "registers": published(65536, guide),
+                "ctas": published(32, guide),
                 "shared_bytes": published(228 * 1024, guide),
+                "shared_bytes_of_cta": published(1024, "NVIDIA Hopper tuning guide: CUDA reserves 1 KB for each CTA"),
+                "gpcs": published(8, "NVIDIA H100 white paper: 8 GPCs of the SXM5 board's GPU"),
             },
             "launch": {
                 "empty_us": by_small(small(), "kernel of 384 threads and 200 KiB that does nothing, between events, L2 overwritten before"),

@@ -106,6 +106,7 @@ def sm120(b200, name, arch, changes, f32_rate):
     guide = "CUDA C++ Programming Guide, technical specifications per compute capability"
     put(gpu, {
         "sm/warps": leaf(48, guide), "sm/registers": leaf(65536, guide), "sm/shared_bytes": leaf(102400, guide),
+        "sm/ctas": leaf(24, guide), "sm/shared_bytes_of_cta": leaf(1024, "NVIDIA Blackwell tuning guide: CUDA reserves 1 KB for each CTA"),
         "sm/sub_cores": leaf(4, guide),
         "l1/bytes": leaf(131072, "NVIDIA Blackwell tuning guide: 128 KB on compute capability 12.0"), "l1/latency": leaf(44, MD),
         "classes/imad/interval": leaf(1, f"{PAPER}: integers on all lanes, twice Ada's rate"),
@@ -124,6 +125,8 @@ def main():
     path = FOLDER / "b200.json"
     b200 = json.loads(path.read_text())
     b200["mma"] = b200_mma()
+    b200["sm"]["ctas"] = leaf(32, "CUDA C++ Programming Guide")
+    b200["sm"]["shared_bytes_of_cta"] = leaf(1024, "NVIDIA Blackwell tuning guide: CUDA reserves 1 KB for each CTA")
     # The two numbers that the correcting half of bench/time/blackwell.py decided: both are published, others are too.
     b200["sm"]["clock_loaded_mhz"] = leaf(1580, "flashinfer pr 2899: back to back at 1,000 W; 1,710 at a cap of 750 W in "
                                                 "another kernel (triton(meta) pr 2799)")

@@ -1,6 +1,4 @@
 // What products of tensor cores take: wgmma and tcgen05, each a queue of the multiprocessor.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 
@@ -79,12 +77,8 @@ double Clock::tensor_operation(const AsyncWork& work, SmClock& sm) {
   if (work.cta_group == 2 && work.cta != nullptr && work.cta->cluster->ctas.size() > 1)
     if (const auto found = sm_of_.find(work.cta->cluster->ctas[work.cta->rank ^ 1].get()); found != sm_of_.end())
       peer = &sms_[static_cast<std::size_t>(found->second)];
-  TensorForm form{0, gpu_.tcgen05_copy, 0, 0};
-  if (work.n != 0) {
-    const auto found =
-        gpu_.tcgen05.find(fmt::format("cg{} m{} {}", work.cta_group, work.m, work.a_in_tmem ? "tmem" : "smem"));
-    form = found != gpu_.tcgen05.end() ? found->second : TensorForm{0.5, 0, 0, 100};
-  }
+  const TensorForm form =
+      work.n != 0 ? gpu_.tcgen05_form(work.cta_group, work.m, work.a_in_tmem) : TensorForm{0, gpu_.tcgen05_copy, 0, 0};
   const double took = form.interval(work.n);
   // Copies to Tensor Memory have a way of their own; products begin when those that were issued before are over.
   const double copied = std::max(sm.tensor_copy, peer != nullptr ? peer->tensor_copy : 0);

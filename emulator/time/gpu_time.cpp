@@ -110,14 +110,17 @@ void read_wgmma(const Reader& reader, GpuTime& gpu) {
 }
 
 void read_tcgen05(const Reader& reader, GpuTime& gpu) {
-  if (!reader.root().contains("tcgen05")) return;
-  for (const auto& [form, json] : reader.object(reader.root().at("tcgen05"), "tcgen05.", "forms").items()) {
+  const bool has_it = gpu.arch.starts_with("sm_100") || gpu.arch.starts_with("sm_103");
+  if (!has_it && !reader.root().contains("tcgen05")) return;
+  for (const auto& [form, json] :
+       reader.object(reader.object(reader.root(), "", "tcgen05"), "tcgen05.", "forms").items()) {
     const std::string path = "tcgen05.forms." + form;
     const auto number = [&](const char* key) {
       return reader.number(reader.object(json, path + ".", key), path + "." + key);
     };
     gpu.tcgen05[form] = {number("per_n"), number("operands"), number("operands_per_n"), number("latency")};
   }
+  if (gpu.tcgen05.empty()) reader.refuse("tcgen05.forms: must have a form");
   gpu.tcgen05_copy = reader.leaf("tcgen05", "copy");
 }
 
@@ -158,6 +161,16 @@ double GpuTime::part_of_mma() const {
   if (const auto form = tcgen05.find("cg1 m128 smem"); form != tcgen05.end()) all = 2 * 128 * 16 / form->second.per_n;
   if (const auto form = wgmma.find("bf16 SS"); form != wgmma.end()) all = 2 * 64 * 16 * 256 / form->second.at(256);
   return found == mma.end() || all <= 0 ? 1 : std::min(1.0, found->second.flop_per_clock / all);
+}
+
+const TensorForm& GpuTime::tcgen05_form(int ctas, int m, bool a_in_tmem) const {
+  const auto named = [&](int rows) {
+    return tcgen05.find(fmt::format("cg{} m{} {}", ctas, rows, a_in_tmem ? "tmem" : "smem"));
+  };
+  constexpr int kMostRows = 256;
+  for (int rows = m; rows <= kMostRows; rows *= 2)
+    if (const auto found = named(rows); found != tcgen05.end()) return found->second;
+  return tcgen05.rbegin()->second;
 }
 
 double GpuTime::clusters_at_once(int ctas) const {
@@ -228,9 +241,13 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   if (json.at("sm").contains("in_turn")) gpu.warps_take_turns = reader.leaf("sm", "in_turn") != 0;
   gpu.warps_per_sm = static_cast<int>(reader.leaf("sm", "warps"));
   gpu.registers_per_sm = static_cast<int>(reader.leaf("sm", "registers"));
+  gpu.ctas_per_sm = static_cast<int>(reader.leaf("sm", "ctas"));
   gpu.smem_per_sm = reader.leaf("sm", "shared_bytes");
+  gpu.smem_per_cta_reserved = reader.leaf("sm", "shared_bytes_of_cta");
   if (gpu.sms < 1 || gpu.clock_mhz <= 0 || gpu.clock_loaded_mhz <= 0 || gpu.sub_cores < 1)
     reader.refuse("sm: count, clock and sub_cores from 1 on");
+  if (gpu.warps_per_sm < 1 || gpu.registers_per_sm < 1 || gpu.ctas_per_sm < 1)
+    reader.refuse("sm: warps, registers and ctas from 1 on");
   gpu.launch_us = reader.leaf("launch", "empty_us");
   gpu.plain_launch_us = json.at("launch").contains("plain_us") ? reader.leaf("launch", "plain_us") : gpu.launch_us;
   if (json.at("launch").contains("cta_interval")) gpu.cta_interval = reader.leaf("launch", "cta_interval");
@@ -275,6 +292,8 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
     gpu.l2_distinct = reader.leaf("l2", "distinct_bytes_per_clock");
     gpu.l2_each = reader.leaf("l2", "each_bytes_per_clock");
     gpu.l2_neighbours = reader.leaf("l2", "neighbours");
+    gpu.gpcs = static_cast<std::uint64_t>(reader.leaf("sm", "gpcs"));
+    if (gpu.gpcs < 1) reader.refuse("sm.gpcs: from 1 on");
   }
   if (json.at("l2").contains("lanes_wait")) gpu.l2_lanes_wait = reader.leaf("l2", "lanes_wait");
   if (json.at("l2").contains("of_multicast")) gpu.l2_of_multicast = reader.leaf("l2", "of_multicast");

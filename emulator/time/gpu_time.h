@@ -64,8 +64,8 @@ struct GpuTime {
   int sub_cores = 4;
   /// Of warps of a sub-core that want the same at the same time the one that issued longest ago has it; else the first.
   bool warps_take_turns = false;
-  int warps_per_sm = 64, registers_per_sm = 65536, ctas_per_sm = 32;
-  double smem_per_sm = 0, smem_per_cta_reserved = 1024;
+  int warps_per_sm = 0, registers_per_sm = 0, ctas_per_sm = 0;
+  double smem_per_sm = 0, smem_per_cta_reserved = 0;
   double l2_bytes = 0;
   std::map<std::string, ClassTime> classes;
 
@@ -97,7 +97,9 @@ struct GpuTime {
   std::array<double, kPipes> beside_wgmma{};   ///< intervals of a pipe while a wgmma is at work, over those without
 
   std::map<std::string, TensorForm> tcgen05;  ///< by "cg1 m128 smem": CTAs, M, where A lies
-  double tcgen05_copy = 0;                    ///< cycles of a tcgen05.cp
+  /// That form, or where it is not described the one of the next M that is, else the last one.
+  const TensorForm& tcgen05_form(int ctas, int m, bool a_in_tmem) const;
+  double tcgen05_copy = 0;  ///< cycles of a tcgen05.cp
 
   /// By the type of A, and of D where that is not f32: "f16", "f16 to f16", "e4m3", "s8", "mxf8f6f4", "mxf4".
   std::map<std::string, MmaTime> mma;
@@ -125,7 +127,7 @@ struct GpuTime {
   double l2_distinct = 0, l2_each = 0, l2_neighbours = 1;
   IntervalTable l2_in_step_after;
   double in_step_after(double cycles) const;
-  std::uint64_t gpcs = 8;    ///< that CTAs are dealt to in turn
+  std::uint64_t gpcs = 0;    ///< that CTAs are dealt to in turn; where points are known
   double l2_lanes_wait = 0;  ///< the part of the copies before it that a load waits for, where the L2 is their limit
   double l2_parts_per_clock = 0;  ///< sectors written in part, of all multiprocessors together; 0: not known
   double hbm_bytes_per_us = 0, hbm_mixed_bytes_per_us = 0;  ///< of reads; of as many reads as writes

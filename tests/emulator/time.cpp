@@ -348,6 +348,35 @@ TEST_CASE("time: descriptions") {
   CHECK(find_gpu_time("b200")->part_of_mma() == doctest::Approx(0.235).epsilon(0.02));
   CHECK(find_gpu_time("rtx5090")->part_of_mma() == 1);
   const std::shared_ptr<const GpuTime> b200 = find_gpu_time("b200");
+/// That description where `key` is misspelled.
+std::string without(std::string_view gpu, const std::string& key) {
+  for (const EmbeddedGpu& one : embedded_gpus())
+    if (one.name == gpu) {
+      std::string text(one.text);
+      const std::size_t at = text.find("\"" + key + "\": {");
+      REQUIRE(at != std::string::npos);
+      return text.insert(at + 1, "no ");
+    }
+  return "";
+}
+
+TEST_CASE("time: no number stands in for one that a description has not") {
+  for (const char* key : {"ctas", "warps", "registers", "shared_bytes_of_cta"})
+    for (const char* gpu : {"h200", "rtx5090"})
+      CHECK_THROWS_WITH_AS(read_gpu_time(without(gpu, key), "x.json"),
+                           doctest::Contains(fmt::format("x.json: sm.{} is missing", key).c_str()), Error);
+  CHECK_THROWS_WITH_AS(read_gpu_time(without("h200", "gpcs"), "x.json"), "x.json: sm.gpcs is missing", Error);
+  CHECK(find_gpu_time("h200")->gpcs == 8);
+  CHECK(find_gpu_time("b200")->ctas_per_sm == 32);
+  CHECK(find_gpu_time("rtx5090")->ctas_per_sm == 24);
+  // A form that is not described takes what the next M takes.
+  const std::shared_ptr<const GpuTime> b200 = find_gpu_time("b200");
+  CHECK(b200->tcgen05_form(1, 32, false).latency == b200->tcgen05.at("cg1 m64 smem").latency);
+  CHECK(b200->tcgen05_form(2, 128, true).latency == b200->tcgen05.at("cg2 m128 tmem").latency);
+  CHECK(b200->tcgen05.at("cg2 m128 tmem").latency != b200->tcgen05.at("cg2 m256 tmem").latency);
+  CHECK_THROWS_WITH_AS(read_gpu_time(without("b200", "forms"), "x.json"), "x.json: tcgen05.forms is missing", Error);
+}
+
   CHECK(b200->clock_at(0.5, 0, 100) == doctest::Approx((b200->clock_mhz + b200->clock_loaded_mhz) / 2));
   const IntervalTable table{{{64, 32}, {128, 64}, {256, 128}}};
   CHECK(table.at(8) == 32);
