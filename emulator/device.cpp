@@ -304,7 +304,7 @@ std::unique_ptr<LoadedImage> EmulatedDevice::load(const Image& image) {
     throw Error(ErrorKind::device, "emulator: the image holds no PTX");
   std::unique_ptr<LoadedImage> loaded = load_ptx(image.ptx, "kernel.ptx");
   if (!image.merge.ptx.empty()) static_cast<EmulatedImage&>(*loaded).set_merge(load_ptx(image.merge.ptx, "merge.ptx"));
-  return loaded;
+  return knowing(std::move(loaded), image.report);
 }
 
 std::unique_ptr<LoadedImage> EmulatedDevice::load_ptx(std::string_view ptx, std::string_view file) {
@@ -363,6 +363,7 @@ void EmulatedDevice::launch(const LaunchRequest& request, Stream stream) {
   if (state_->options.time) {
     const TimedResult timed = run_on_clock(*state_->options.time, *loaded.program, *loaded.entry, *state_->memory,
                                            shape, options, parameters, state_->options.skips_values, state_->times);
+    loaded.tell(state_->times);
     state_->count(timed.statistics);
     state_->findings.insert(state_->findings.end(), timed.findings.begin(), timed.findings.end());
     return;

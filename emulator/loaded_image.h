@@ -27,8 +27,15 @@ struct LoadedEntry {
   const Entry* entry = nullptr;
   std::int64_t max_dynamic_smem = 0;
   std::uint32_t registers = 0;  ///< of a thread, by machine code; 0: not known
+  int spill_bytes = -1;         ///< that machine code stores and loads of them; -1: not known
   mutable std::optional<std::string> speech{};
 
+  /// Into the time of its launch, which is the last one.
+  void tell(std::vector<LaunchTime>& times) const {
+    if (times.empty() || times.back().entry != entry->name) return;
+    times.back().registers = registers;
+    times.back().spill_bytes = spill_bytes;
+  }
   /// speech_of() the entry. Launches of a device come one after the other.
   const std::string& known_speech() const {
     if (!speech) speech = speech_of(*entry);
@@ -41,7 +48,7 @@ class EmulatedImage final : public LoadedImage {
   EmulatedImage(std::unique_ptr<Program> program, std::weak_ptr<GlobalMemory> memory, std::int64_t max_smem)
       : program_(std::move(program)), memory_(std::move(memory)), max_smem_(max_smem) {
     for (const Entry& entry : program_->entries)
-      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes, 0, {}};
+      entries_[entry.name] = {program_.get(), &entry, kMaxStaticBytes - entry.static_smem_bytes, 0, -1, {}};
   }
   ~EmulatedImage() override {
     if (const std::shared_ptr<GlobalMemory> memory = memory_.lock())
@@ -74,6 +81,15 @@ class EmulatedImage final : public LoadedImage {
                                                  bytes, loaded.entry->name, most));
     loaded.max_dynamic_smem = std::max(loaded.max_dynamic_smem, bytes);
   }
+  /// What the assembler said of machine code: for times alone.
+  void know(const CompileReport& report) {
+    for (const EntryReport& of : report.entries)
+      if (const auto it = entries_.find(of.name); it != entries_.end()) {
+        it->second.registers = static_cast<std::uint32_t>(std::max(0, of.registers));
+        it->second.spill_bytes = of.spill_store_bytes + of.spill_load_bytes;
+      }
+    if (merge_ != nullptr) static_cast<EmulatedImage&>(*merge_).know(report);
+  }
   /// Another image, whose kernels are found behind this one's.
   void set_merge(std::unique_ptr<LoadedImage> merge) { merge_ = std::move(merge); }
   DeviceVariable variable(std::string_view name) const {
@@ -89,5 +105,11 @@ class EmulatedImage final : public LoadedImage {
   std::map<std::string, LoadedEntry, std::less<>> entries_;
   std::unique_ptr<LoadedImage> merge_;  // an EmulatedImage
 };
+
+/// The image, which knows what the assembler said of it.
+inline std::unique_ptr<LoadedImage> knowing(std::unique_ptr<LoadedImage> image, const CompileReport& report) {
+  static_cast<EmulatedImage&>(*image).know(report);
+  return image;
+}
 
 }  // namespace tessera::emulator

@@ -41,6 +41,8 @@ OrderedJson kernel_json(const LaunchTime& time) {
                              {"waits", std::move(waits)}});
   }
   for (const UnitTime& unit : time.units) json["units"][unit.name] = rounded(unit.busy, 0.001);
+  if (time.registers != 0) json["registers"] = time.registers;
+  if (time.spill_bytes >= 0) json["spill_bytes"] = time.spill_bytes;
   return json;
 }
 
@@ -74,6 +76,10 @@ std::string time_text(const std::vector<LaunchTime>& kernels) {
       for (const SampleTime& sample : time.samples) text += fmt::format(" {} ({:.0f})", sample.cluster, sample.cycles);
       text += " cycles; the others are extrapolated\n";
     }
+    if (time.registers != 0) text += fmt::format("    machine code: {} registers a thread", time.registers);
+    if (time.registers != 0 && time.spill_bytes > 0)
+      text += fmt::format(", {} bytes of spills, which the time has not", time.spill_bytes);
+    if (time.registers != 0) text += time.spill_bytes == 0 ? ", no spills\n" : "\n";
     text += "    busy:";
     for (const UnitTime& unit : time.units)
       if (unit.busy >= 0.005) text += fmt::format(" {} {:.0f} %,", unit.name, 100 * unit.busy);

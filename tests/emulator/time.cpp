@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "emulator/time/gpu_time.h"
+#include "emulator/time/report.h"
 #include "emulator/time/whole.h"
 #include "tessera/error.h"
 #include "tests/emulator/time_run.h"
@@ -254,6 +256,36 @@ TEST_CASE("time: machine code's registers decide how many CTAs fit, where they a
   CHECK(ctas_of(65) == 3);  // 72 of them: they come in eights
 }
 
+TEST_CASE("time: what the assembler said of an image is told, and counts") {
+  DeviceOptions options;
+  options.time = find_gpu_time("h200");
+  options.num_sms = sms_of(*options.time);
+  EmulatedDevice device(options);
+  const auto time_of_report = [&](const std::vector<EntryReport>& reports) {
+    Image made;
+    made.ptx = entry("st.shared.u32 [r3], r0;");
+    made.report.entries = reports;
+    const auto image = device.load(made);
+    DevicePointer buffer = device.allocate(4096);
+    void* parameters[] = {&buffer};
+    device.launch({image->entry("test"), {1, 1, 1}, {256, 1, 1}, {1, 1, 1}, 0, false, parameters}, {});
+    device.free(buffer);
+    return device.take_times().at(0);
+  };
+  const LaunchTime none = time_of_report({}), spilled = time_of_report({{"test", 100, 8, 16}}),
+                   other = time_of_report({{"another", 100, 8, 16}});
+  CHECK(none.ctas_per_sm == 6);
+  CHECK(none.spill_bytes == -1);
+  CHECK(time_text({none}).find("machine code") == std::string::npos);
+  CHECK(spilled.ctas_per_sm == 2);
+  CHECK(time_text({spilled}).find(
+            "machine code: 100 registers a thread, 24 bytes of spills, which the time has not\n") != std::string::npos);
+  CHECK(time_text({time_of_report({{"test", 32}})}).find("machine code: 32 registers a thread, no spills\n") !=
+        std::string::npos);
+  CHECK(time_json({spilled})["kernels"][0]["spill_bytes"] == 24);
+  CHECK(other.ctas_per_sm == 6);
+}
+
 TEST_CASE("time: moves between registers and changes of an integer's width cost nothing") {
   const double with =
       cycles(repeated("mov.u32 r4, r0;\nmov.u32 r5, r4;\ncvt.u64.u32 d1, r5;\nadd.u32 r0, r0, r5;\n", 64));
@@ -316,6 +348,35 @@ TEST_CASE("time: results are those without a clock") {
   for (std::uint32_t i = 0; i < 64; ++i) CHECK(values[i] == (i ^ 1));
 }
 
+/// That description where `key` is misspelled.
+std::string without(std::string_view gpu, const std::string& key) {
+  for (const EmbeddedGpu& one : embedded_gpus())
+    if (one.name == gpu) {
+      std::string text(one.text);
+      const std::size_t at = text.find("\"" + key + "\": {");
+      REQUIRE(at != std::string::npos);
+      return text.insert(at + 1, "no ");
+    }
+  return "";
+}
+
+TEST_CASE("time: no number stands in for one that a description has not") {
+  for (const char* key : {"ctas", "warps", "registers", "shared_bytes_of_cta"})
+    for (const char* gpu : {"h200", "rtx5090"})
+      CHECK_THROWS_WITH_AS(read_gpu_time(without(gpu, key), "x.json"),
+                           doctest::Contains(fmt::format("x.json: sm.{} is missing", key).c_str()), Error);
+  CHECK_THROWS_WITH_AS(read_gpu_time(without("h200", "gpcs"), "x.json"), "x.json: sm.gpcs is missing", Error);
+  CHECK(find_gpu_time("h200")->gpcs == 8);
+  CHECK(find_gpu_time("b200")->ctas_per_sm == 32);
+  CHECK(find_gpu_time("rtx5090")->ctas_per_sm == 24);
+  // A form that is not described takes what the next M takes.
+  const std::shared_ptr<const GpuTime> b200 = find_gpu_time("b200");
+  CHECK(b200->tcgen05_form(1, 32, false).latency == b200->tcgen05.at("cg1 m64 smem").latency);
+  CHECK(b200->tcgen05_form(2, 128, true).latency == b200->tcgen05.at("cg2 m128 tmem").latency);
+  CHECK(b200->tcgen05.at("cg2 m128 tmem").latency != b200->tcgen05.at("cg2 m256 tmem").latency);
+  CHECK_THROWS_WITH_AS(read_gpu_time(without("b200", "forms"), "x.json"), "x.json: tcgen05.forms is missing", Error);
+}
+
 TEST_CASE("time: descriptions") {
   CHECK_THROWS_WITH_AS(find_gpu_time("h1000"), doctest::Contains("no such GPU: "), Error);
   CHECK_THROWS_WITH_AS(read_gpu_time("{", "x.json"), "x.json: is not JSON", Error);
@@ -348,35 +409,6 @@ TEST_CASE("time: descriptions") {
   CHECK(find_gpu_time("b200")->part_of_mma() == doctest::Approx(0.235).epsilon(0.02));
   CHECK(find_gpu_time("rtx5090")->part_of_mma() == 1);
   const std::shared_ptr<const GpuTime> b200 = find_gpu_time("b200");
-/// That description where `key` is misspelled.
-std::string without(std::string_view gpu, const std::string& key) {
-  for (const EmbeddedGpu& one : embedded_gpus())
-    if (one.name == gpu) {
-      std::string text(one.text);
-      const std::size_t at = text.find("\"" + key + "\": {");
-      REQUIRE(at != std::string::npos);
-      return text.insert(at + 1, "no ");
-    }
-  return "";
-}
-
-TEST_CASE("time: no number stands in for one that a description has not") {
-  for (const char* key : {"ctas", "warps", "registers", "shared_bytes_of_cta"})
-    for (const char* gpu : {"h200", "rtx5090"})
-      CHECK_THROWS_WITH_AS(read_gpu_time(without(gpu, key), "x.json"),
-                           doctest::Contains(fmt::format("x.json: sm.{} is missing", key).c_str()), Error);
-  CHECK_THROWS_WITH_AS(read_gpu_time(without("h200", "gpcs"), "x.json"), "x.json: sm.gpcs is missing", Error);
-  CHECK(find_gpu_time("h200")->gpcs == 8);
-  CHECK(find_gpu_time("b200")->ctas_per_sm == 32);
-  CHECK(find_gpu_time("rtx5090")->ctas_per_sm == 24);
-  // A form that is not described takes what the next M takes.
-  const std::shared_ptr<const GpuTime> b200 = find_gpu_time("b200");
-  CHECK(b200->tcgen05_form(1, 32, false).latency == b200->tcgen05.at("cg1 m64 smem").latency);
-  CHECK(b200->tcgen05_form(2, 128, true).latency == b200->tcgen05.at("cg2 m128 tmem").latency);
-  CHECK(b200->tcgen05.at("cg2 m128 tmem").latency != b200->tcgen05.at("cg2 m256 tmem").latency);
-  CHECK_THROWS_WITH_AS(read_gpu_time(without("b200", "forms"), "x.json"), "x.json: tcgen05.forms is missing", Error);
-}
-
   CHECK(b200->clock_at(0.5, 0, 100) == doctest::Approx((b200->clock_mhz + b200->clock_loaded_mhz) / 2));
   const IntervalTable table{{{64, 32}, {128, 64}, {256, 128}}};
   CHECK(table.at(8) == 32);

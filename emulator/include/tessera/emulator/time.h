@@ -65,7 +65,9 @@ struct LaunchTime {
   std::uint64_t clusters = 0;
   int ctas_per_sm = 1;
   double waves = 0;
-  bool is_whole = false;  ///< all CTAs were simulated; else what `samples` says, and the rest is extrapolated
+  std::uint32_t registers = 0;  ///< of a thread, by machine code; 0: not known
+  int spill_bytes = -1;         ///< stored and loaded by its code for want of registers, not in the time; -1: not known
+  bool is_whole = false;        ///< all CTAs were simulated; else what `samples` says, and the rest is extrapolated
   double global_read_bytes = 0, global_written_bytes = 0, hbm_bytes = 0;  ///< of the whole grid, extrapolated
   std::vector<SampleTime> samples;
   std::vector<RoleTime> roles;
