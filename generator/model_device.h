@@ -29,6 +29,8 @@ struct MmaDevice {
   double fp8 = 2;           ///< the rate of 8-bit products beside that
   double int8 = 2;
   double mx8 = 2, four_bit = 4;  ///< of products with scales of blocks
+  /// What steps, slots and parts of k take follows predictions of the time model (docs/time.md); else measurements.
+  bool is_predicted = true;
 };
 inline constexpr double kMmaExponentialsPerCycle = 16, kMmaIssuePerCycle = 128;  ///< of one multiprocessor: lanes
 inline constexpr double kMmaSmemBytesPerCycle = 128;
@@ -40,6 +42,6 @@ inline constexpr double kMmaSmemBytesPerCycle = 128;
 inline constexpr MmaDevice kRtx5090{"RTX 5090", {170, 2.7}, 256, 18, 664, 2, 4, 4, 8};
 inline constexpr MmaDevice kRtxPro6000{"RTX PRO 6000", {188, 2.15}, 512, 21, 833};
 inline constexpr MmaDevice kDgxSpark{"DGX Spark", {48, 2.05}, 512, 18, 133};
-inline constexpr MmaDevice kHopperByMma{"H100", kHopper, 1024, 64, 2235, 0.5, 2, 1, 1};
+inline constexpr MmaDevice kHopperByMma{"H100", kHopper, 1024, 64, 2235, 0.5, 2, 1, 1, false};
 
 }  // namespace tessera
