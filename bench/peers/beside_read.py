@@ -92,6 +92,31 @@ def plain_reads(reader, tensors):
     return [lambda tensor=tensor: read(tensor) for tensor in tensors]
 
 
+def alone_us(graph, launches, seconds=0.35):
+    """Microseconds of a launch where one graph runs alone for that long, after 0.1 s of the same: at the power limit the clock is its own.
+    In turns with another kernel's the clock follows both, since it takes longer than a graph to settle."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    of_graph = start.elapsed_time(end) / 1000
+    for _ in range(max(1, round(0.1 / of_graph))):
+        graph.replay()
+    rounds = max(1, round(seconds / of_graph))
+    start.record()
+    for _ in range(rounds):
+        graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return 1000 * start.elapsed_time(end) / rounds / launches
+
+
+def alone(graphs, is_long):
+    """Of each graph, alone; NaN where a launch is too short for the power limit, or there is no graph."""
+    return [alone_us(*graph) if is_long and graph is not None else math.nan for graph in graphs]
+
+
 def wrong_by(found, exact):
     return ((found.double() - exact).norm() / exact.norm()).item()
 

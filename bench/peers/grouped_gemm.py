@@ -3,7 +3,8 @@
 
 Contiguous cases G x M: G groups of M rows, one behind the other. Masked cases G x M: G matrices of --capacity rows, of which M count. Random
 normal data, random factors. A graph of at least 20 launches walks over copies of a and b that together are more than four times the L2;
-graphs take turns; microseconds are the median graph over its launches. a's factors lie column by column, as DeepGEMM wants them. The plain
+graphs take turns; microseconds are the median graph over its launches, and of contiguous groups those of a graph that runs alone for 0.35 s
+too ("alone": the GPU is at its power limit). a's factors lie column by column, as DeepGEMM wants them. The plain
 read (plain_read.cu, built here by nvcc) reads a's rows and every group's b once by the same method. Some rows of the first and the last
 group are compared with float64. Prints a Markdown table, then geometric means over DeepGEMM.
 
@@ -16,7 +17,7 @@ import sys
 
 import torch
 
-from beside_read import Table, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
+from beside_read import Table, alone, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
 from fmha_decode import graph_of, plain_read_library, times_us
 
 CONTIGUOUS, MASKED = "4x8192,8x4096", "8x1,8x8,8x32,8x64,32x1,32x8,32x64"
@@ -92,8 +93,10 @@ def cell(library, reader, is_masked, groups, m, n, k, capacity, pins, repeat, de
         run(many[0])
         require_right("DeepGEMM", theirs, many[0], places, False)
         graphs.append(graph_of([lambda x=x: run(x) for x in many]))
-    us = times_us(graphs, repeat)
-    return names, us if deep_gemm is not None else us + [math.nan]
+    else:
+        graphs.append(None)
+    us = iter(times_us([graph for graph in graphs if graph is not None], repeat))
+    return names, [math.nan if graph is None else next(us) for graph in graphs], alone([*graphs[:len(names)], graphs[-1]], not is_masked)
 
 
 def verdict(is_masked, best, read, deep):
@@ -116,21 +119,24 @@ def main():
     deep_gemm = None
     if not arguments.no_peers:
         import deep_gemm
-    table = Table(arguments, ["groups x rows x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it", "kernel", "bar"])
+    table = Table(arguments, ["groups x rows x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it",
+                              "alone us", "DeepGEMM alone us", "alone, times it", "kernel", "bar"])
     ratios = {}
     shapes = [(is_masked, *map(int, case.split("x")), *map(int, nk.split("x")))
               for is_masked, cases in ((False, arguments.contiguous), (True, arguments.masked))
               for case in filter(None, cases.split(",")) for nk in arguments.nk.split(",")]
     compile_all(library, [("gemm", text) for shape in shapes for text in with_pins(facts_of(*shape), arguments.pins)])
     for is_masked, groups, m, n, k in shapes:
-        names, us = cell(library, reader, is_masked, groups, m, n, k, arguments.capacity, arguments.pins, arguments.repeat,
+        names, us, us_alone = cell(library, reader, is_masked, groups, m, n, k, arguments.capacity, arguments.pins, arguments.repeat,
                          deep_gemm)
         *ours, read, deep = us
+        *ours_alone, deep_alone = us_alone
         bar = verdict(is_masked, min(ours), read, deep)
         kind = "masked" if is_masked else "contiguous"
-        for name, mine in zip(names, ours):
+        for name, mine, mine_alone in zip(names, ours, ours_alone):
             table.row(f"{kind} {groups} x {m} x {n} x {k}", f"{mine:.1f}", f"{2 * groups * m * n * k / mine * 1e-6:.0f}",
-                      f"{read / mine:.3f}", f"{deep:.1f}", f"{deep / mine:.3f}", name.split("to_bf16_")[-1], bar)
+                      f"{read / mine:.3f}", f"{deep:.1f}", f"{deep / mine:.3f}", f"{mine_alone:.1f}", f"{deep_alone:.1f}",
+                      f"{deep_alone / mine_alone:.3f}", name.split("to_bf16_")[-1], bar)
         if not math.isnan(deep):
             ratios.setdefault(kind, []).append(deep / min(ours))
         torch.cuda.empty_cache()

@@ -2,7 +2,8 @@
 """e4m3 products with fp32 factors of blocks (a 1 x 128, b 128 x 128) beside DeepGEMM, cuBLAS (through PyTorch) and a plain read of b.
 
 Random normal data, random factors. A graph of at least 20 launches walks over copies of a and b that together are more than four times
-the L2; graphs take turns; microseconds are the median graph over its launches. a's factors lie column by column, as DeepGEMM wants them.
+the L2; graphs take turns; microseconds are the median graph over its launches, and of 1,024 rows and more those of a graph that runs alone
+for 0.35 s too ("alone": the GPU is at its power limit). a's factors lie column by column, as DeepGEMM wants them.
 The plain read (plain_read.cu, built here by nvcc) reads a and b once by the same method. Each result of ours is compared with float64 on
 some rows. Prints a Markdown table, then geometric means over the peers.
 
@@ -15,10 +16,13 @@ import sys
 
 import torch
 
-from beside_read import Table, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
+from beside_read import Table, alone, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
 from fmha_decode import graph_of, plain_read_library, times_us
 
 NK = "2112x7168,576x7168,24576x1536,32768x512,7168x16384,4096x7168,7168x2048"  # DeepGEMM's test shapes
+
+
+MANY_ROWS = 1024  # from here on products run at the power limit
 
 
 def blocks(x):
@@ -85,7 +89,7 @@ def cell(library, reader, m, n, k, pins, repeat, deep_gemm):
         print(f"no cuBLAS: {str(error)[:300]}", flush=True)
         graphs.append(None)
     us = iter(times_us([graph for graph in graphs if graph is not None], repeat))
-    return names, [math.nan if graph is None else next(us) for graph in graphs]
+    return names, [math.nan if graph is None else next(us) for graph in graphs], alone([*graphs[:len(names)], graphs[-2]], m >= MANY_ROWS)
 
 
 def main():
@@ -98,16 +102,18 @@ def main():
     if not arguments.no_peers:
         import deep_gemm
     table = Table(arguments, ["m x n x k", "tessera us", "TFLOP/s", "of the read's speed", "DeepGEMM us", "times it", "cuBLAS us",
-                              "times cuBLAS", "kernel"])
+                              "times cuBLAS", "alone us", "DeepGEMM alone us", "alone, times it", "kernel"])
     ratios = {}
     shapes = [(m, *map(int, nk.split("x"))) for nk in arguments.nk.split(",") for m in map(int, arguments.m.split(","))]
     compile_all(library, [("gemm", text) for shape in shapes for text in with_pins(facts_of(*shape), arguments.pins)])
     for m, n, k in shapes:
-        names, us = cell(library, reader, m, n, k, arguments.pins, arguments.repeat, deep_gemm)
+        names, us, us_alone = cell(library, reader, m, n, k, arguments.pins, arguments.repeat, deep_gemm)
         *ours, read, deep, blas = us
-        for name, mine in zip(names, ours):
+        *ours_alone, deep_alone = us_alone
+        for name, mine, mine_alone in zip(names, ours, ours_alone):
             table.row(f"{m} x {n} x {k}", f"{mine:.1f}", f"{2 * m * n * k / mine * 1e-6:.0f}", f"{read / mine:.3f}", f"{deep:.1f}",
-                      f"{deep / mine:.3f}", f"{blas:.1f}", f"{blas / mine:.3f}", name.split("to_bf16_")[-1])
+                      f"{deep / mine:.3f}", f"{blas:.1f}", f"{blas / mine:.3f}",
+                      f"{mine_alone:.1f}", f"{deep_alone:.1f}", f"{deep_alone / mine_alone:.3f}", name.split("to_bf16_")[-1])
         best = min(ours)
         for peer, time in (("DeepGEMM", deep), ("cuBLAS", blas)):
             if not math.isnan(time):
