@@ -179,7 +179,7 @@ GemmWeightsCost team_cost_of(const Config& c, const Gemm& p) {
   const double tiles_m = std::ceil(m / c.tile_m), items = tiles_m * std::ceil(n / c.tile_n) * matrices;
   const double clusters = hopper_clusters_at_once(c.split_k), rounds = std::ceil(items / clusters);
   const double steps = std::ceil(std::ceil(k / gemm_weights::step_depth(c)) / c.split_k);
-  const double of_tile = gemm_weights::blocks_of_tile(c), octets = c.tile_m / 8.0;
+  const double of_tile = static_cast<double>(c.tile_n) / kWeightRows, octets = c.tile_m / 8.0;
   // Of a CTA, along k: the last step of all may have one block.
   const double along_k = std::min(std::ceil(std::ceil(k / kWeightDepth) / c.split_k), steps * step_blocks(c));
   const bool is_of_groups = p.grouping != Grouping::none;

@@ -32,7 +32,7 @@ constexpr int kDirectRows[] = {8, 16, 32};
 constexpr int kDirectColumns[] = {128, 256, 64, 192, 384};
 constexpr int kDirectParts[] = {1, 2, 3, 4, 6, 8};
 constexpr int kTeamRows[] = {8, 16, 24, 32};
-constexpr int kTeamColumns[] = {128, 256, 64, 192, 384, 448, 512, 576};
+constexpr int kTeamColumns[] = {128, 256, 64, 192, 384, 448, 512, 576, gemm_weights::kHalfTile};
 constexpr int kRasterRows = 1024;
 
 int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
@@ -123,6 +123,7 @@ void add_teams(const Gemm& problem, std::vector<Config>& list) {
         c.split_k = problem.split_k.value_or(split_k);
         c.raster = problem.raster.value_or(raster_of(std::max(c.tile_m, 1)));
         if (!gemm_weights::is_team(c)) continue;
+        if (gemm_weights::has_half_block(c) && !problem.tile_n) continue;  // by pin
         c.stages = 2 * std::max(1, gemm_weights::k_groups(c));
         if (why_invalid(c).ok()) c.stages = direct_stages(c, problem);
         c.stages = problem.stages.value_or(c.stages);
@@ -262,7 +263,8 @@ std::string GemmWeightsOperator::explain(const Config& config, const Verdict& ve
       return fmt::format("tile_m {}: a multiple of 16 up to {} needed (columns of wgmma, in boxes of {})", found, bound,
                          config.tile_m > 0 ? gemm_weights::a_box_rows(config) : 8);
     case Rule::tile_n_not_supported: {
-      const char* const between = gemm_weights::is_team(config)     ? ", 192, 256, 384, 448, 512"
+      const char* const between = may_have_half_block(config)       ? ", 160, 192, 256, 384, 448, 512"
+                                  : gemm_weights::is_team(config)   ? ", 192, 256, 384, 448, 512"
                                   : gemm_weights::is_direct(config) ? (config.tile_m == 8 ? ", 192, 256" : ", 192")
                                                                     : "";
       const char* const when = gemm_weights::is_team(config)     ? " with up to 32 rows by wgmma"
@@ -341,6 +343,13 @@ void describe_smem(const Config& c, Plan& plan) {
          gemm_weights::has_own_rings(c) ? gemm_weights::rings(c) : gemm_weights::consumer_warpgroups(c),
          {{"sums of this CTA's part of K, being written", "consumer", "barrier ready"},
           {"sums of this CTA's part of K", "consumer of the CTA that adds them up", "barrier fetched"}}});
+  if (layout.half.bytes > 0)
+    plan.smem.push_back({layout.half.name,
+                         layout.half.offset,
+                         layout.half.bytes,
+                         1,
+                         {{"sums of half a block's k 64 to 127, being written", "consumer", "barrier of the warpgroup"},
+                          {"those sums", "consumer", "barrier of the warpgroup"}}});
   if (layout.tiles.bytes > 0)
     plan.smem.push_back({layout.tiles.name,
                          layout.tiles.offset,
@@ -456,7 +465,8 @@ std::vector<SourceFile> GemmWeightsOperator::generated_headers(const Config& con
   if (gemm_weights::is_direct(config)) {
     headers.push_back({"wgmma_shapes.cuh", wgmma_header({})});
   } else {
-    const WgmmaShape shapes[] = {gemm_weights::wgmma_shape(config)};
+    std::vector<WgmmaShape> shapes{gemm_weights::wgmma_shape(config)};
+    if (gemm_weights::has_half_block(config)) shapes.push_back(gemm_weights::wgmma_shape_of_half(config));
     headers.push_back({"wgmma_shapes.cuh", wgmma_header(shapes)});
   }
   if (packs_first(config)) headers.push_back(packing_header(config));

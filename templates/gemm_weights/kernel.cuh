@@ -244,7 +244,15 @@ __device__ __forceinline__ void team_kernel(const Params& params) {
     if constexpr (kBudget.consumer > kBudget.entry) ptx::setmaxnreg_inc<kBudget.consumer>();
     meet_multiplying<C>();
     ptx::griddepcontrol_wait();
-    if constexpr (has_laps(C)) {
+    if constexpr (has_half_block(C)) {
+      if (__shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0) == consumer_warpgroups(C) - 1) {
+        LapConsumer<C, true> consumer{params, smem};
+        run_team<C>(consumer);
+      } else {
+        LapConsumer<C> consumer{params, smem};
+        run_team<C>(consumer);
+      }
+    } else if constexpr (has_laps(C)) {
       LapConsumer<C> consumer{params, smem};
       run_team<C>(consumer);
     } else {

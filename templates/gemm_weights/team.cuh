@@ -70,6 +70,27 @@ struct TeamLoader {
     for (int i = 0; i < kBlockBytes; i += 16) ptx::st_shared_v4(at + i, {0, 0, 0, 0});
     ptx::fence_proxy_async_shared();  // before what is loaded there later
   }
+  __device__ __forceinline__ static bool is_half_of(int team) {
+    return has_half_block(C) && team == consumer_warpgroups(C) - 1;
+  }
+  // 32 rows of a block: the codes of 64 of k, those of the next 64, and the scales, which lie as the first half's do.
+  static constexpr int kHalfCodes = kWeightCodeBytes / 4;
+  static __device__ __forceinline__ void load_half(unsigned to, const char* from, bool is_upper, unsigned full,
+                                                   unsigned long long policy) {
+    constexpr int kScales = kWeightPairs / 2 * pair_bytes(weights(C));
+    ptx::bulk_load_with_policy(to, from, kHalfCodes, full, policy);
+    ptx::bulk_load_with_policy(to + 2 * kHalfCodes, from + 2 * kHalfCodes, kHalfCodes, full, policy);
+    const char* const scales = from + kWeightCodeBytes + (is_upper ? kScales - kHalfCodes : 0);
+    ptx::bulk_load_with_policy(to + kWeightCodeBytes, scales, kScales, full, policy);
+  }
+  __device__ __forceinline__ void load_halves(unsigned to, const char* from, int there, bool is_upper, unsigned full,
+                                              bool is_first, int team, unsigned long long policy) const {
+    const unsigned early = common::barrier_at<kBarriers.early>(smem, team);
+    if (is_first) ptx::mbarrier_arrive_expect_tx(early, kBlockBytes / 2);
+    ptx::mbarrier_arrive_expect_tx(full, (is_first ? there - kBlockBytes : there) / 2);
+    load_half(to, from, is_upper, is_first ? early : full, policy);
+    if (there > kBlockBytes) load_half(to + kBlockBytes, from + kBlockBytes, is_upper, full, policy);
+  }
   // Blocks behind the last are that one again.
   __device__ __forceinline__ void run(bool is_loading) {
     if (!is_grouped(C) && !is_loading) return;  // else the lanes that do not load may walk first
@@ -85,10 +106,13 @@ struct TeamLoader {
 #pragma unroll
         for (int i = 0; i < kBlocks; ++i) {
           const int team = first_team + t, group = team / kTeamsOfGroup;
-          const int of_n = tile.column / kWeightRows + team % kTeamsOfGroup * kBlocks + i;
+          const bool is_half = is_half_of(team);
+          const int first = has_half_block(C) ? first_block_of(tile.column) : tile.column / kWeightRows;
+          const int of_n = is_half ? half_block_of(tile.column) : first + team % kTeamsOfGroup * kBlocks + i;
           const long long row = static_cast<long long>(tile.b_batch) * blocks_n + min(of_n, blocks_n - 1);
           const int of_k = (schedule.k_begin + group) * step_blocks(C);
           blocks[t][i] = static_cast<const char*>(p.b) + (row * blocks_k + of_k) * kBlockBytes;
+          if (is_half && is_upper_half(tile.column)) blocks[t][i] += kHalfCodes;
         }
       }
 #pragma unroll 1
@@ -114,6 +138,12 @@ struct TeamLoader {
             }
             const unsigned to = smem + smem_layout(C).b.offset + at * kSlotBytes;
             if (has_laps(C) && there < kSlotBytes) clear_block(to + kBlockBytes);
+            if (is_half_of(team)) {
+              load_halves(to, blocks[t][i], there, is_upper_half(tile.column), full, is_first, team, policy);
+              blocks[t][i] += kGroups * kSlotBytes;
+              ring[t].advance();
+              continue;
+            }
             if (is_first && i == 0) {
               const unsigned early = common::barrier_at<kBarriers.early>(smem, team);
               ptx::mbarrier_arrive_expect_tx(early, kBlockBytes);
@@ -146,6 +176,7 @@ struct TeamConsumer {
   static constexpr int kBlockBytes = weight_block_bytes(weights(C)), kSlotBytes = ring_slot_bytes(C);
   using Mma = gemm::MmaOf<wgmma_shape(C)>;
   using Sums = float[kBlocks][C.tile_m / 2];
+  static constexpr bool kIsHalf = false;
 
   const Params& p;
   const unsigned smem;
@@ -297,18 +328,27 @@ __device__ __forceinline__ void run_team(Consumer& consumer) {
   if constexpr (is_grouped(C)) has_next = consumer.has_tile();
 #pragma unroll 1
   for (int item = schedule.first(); is_grouped(C) ? has_next : schedule.has(item); item += schedule.stride()) {
-    float sums[kBlocks][C.tile_m / 2];
+    typename Consumer::Sums sums;
     Tile tile{};
     consumer.multiply(sums, tile, has_loaded, item);
     has_loaded = schedule.is_resident();
     float of_warp[kBlocks][C.tile_m / 8][4];
+    if constexpr (Consumer::kIsHalf) {
+      consumer.add_halves(sums, of_warp);
+      if (consumer.warp >= kDirectParts / 2) continue;
+    } else {
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i)
+      for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
-      for (int v = 0; v < C.tile_m / 2; ++v) of_warp[i][v / 4][v % 4] = sums[i][v];
+        for (int v = 0; v < C.tile_m / 2; ++v) of_warp[i][v / 4][v % 4] = sums[i][v];
+    }
     if constexpr (parts(C) > 1) split.send_all(of_warp);
     if constexpr (!is_grouped(C)) tile = schedule.at(item);
-    const int column = tile.column + consumer.first_block * kWeightRows + consumer.warp * kDirectRows;
+    const int first_column =
+        Consumer::kIsHalf   ? half_block_of(tile.column) * kWeightRows + (is_upper_half(tile.column) ? kHalfRows : 0)
+        : has_half_block(C) ? (first_block_of(tile.column) + consumer.first_block) * kWeightRows
+                            : tile.column + consumer.first_block * kWeightRows;
+    const int column = first_column + consumer.warp * kDirectRows;
     if constexpr (parts(C) > 1) split.receive(of_warp);
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i)

@@ -12,17 +12,22 @@
 #include "gemm_weights/params.cuh"
 #include "gemm_weights/schedule.cuh"
 #include "gemm_weights/widen.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/pairs.cuh"
+#include "ptx/shared.cuh"
 #include "ptx/wgmma.cuh"
 #include "spec/gemm_weights.h"
 #include "spec/matrix_descriptor.h"
 
 namespace tessera::gemm_weights {
 
-template <Config C>
+// kHalf: the team of half a block (has_half_block()), one of whose instructions has both of a slot's panels of 128 of
+// k.
+template <Config C, bool kHalf = false>
 struct LapConsumer {
+  static constexpr bool kIsHalf = kHalf;
   static constexpr SmemLayout kLayout = smem_layout(C);
   static constexpr Barriers kBarriers = barriers(C);
   static constexpr int kLap = direct_depth(C);  // steps, of a slot each
@@ -31,8 +36,9 @@ struct LapConsumer {
   static constexpr int kTeamsOfGroup = teams_of_group(C);
   static constexpr int kBlockBytes = weight_block_bytes(weights(C)), kSlotBytes = ring_slot_bytes(C);
   static constexpr unsigned kPanelStep = panel_bytes(C) / 16;  // of a descriptor
-  using Mma = gemm::MmaOf<wgmma_shape(C)>;
-  using Sums = float[1][C.tile_m / 2];
+  static constexpr int kSums = kHalf ? C.tile_m : C.tile_m / 2;
+  using Mma = gemm::MmaOf<kHalf ? wgmma_shape_of_half(C) : wgmma_shape(C)>;
+  using Sums = float[1][kSums];
 
   const Params& p;
   const unsigned smem;
@@ -76,6 +82,16 @@ struct LapConsumer {
     unsigned full = 0;  // barrier of the step's activations
   };
 
+  template <bool kIs, int kUnused = 0>
+  struct BlockOf {
+    using Type = PackedBlock<C>;
+  };
+  template <int kUnused>
+  struct BlockOf<true, kUnused> {
+    using Type = PackedHalf<C>;
+  };
+  using Block = typename BlockOf<kHalf>::Type;
+
   __device__ __forceinline__ unsigned loaded(int slot) const {
     return common::barrier_at<kBarriers.loaded>(smem, team * kLap + slot);
   }
@@ -83,15 +99,15 @@ struct LapConsumer {
     return common::barrier_at<kBarriers.emptied>(smem, team * kLap + slot);
   }
   template <int kSlot>
-  __device__ __forceinline__ PackedBlock<C> read_block() const {
+  __device__ __forceinline__ Block read_block() const {
     ptx::mbarrier_wait_parity(loaded(kSlot), parity);
-    return PackedBlock<C>(own + kSlot * kSlotBytes);
+    return Block(own + kSlot * kSlotBytes);
   }
   // Of a tile. The launch's first block comes in halves, and its first parity is 0.
-  __device__ __forceinline__ PackedBlock<C> read_first(bool is_early) const {
+  __device__ __forceinline__ Block read_first(bool is_early) const {
     const unsigned early = common::barrier_at<kBarriers.early>(smem, team);
     ptx::mbarrier_wait_parity(is_early ? early : loaded(step_of_lap), parity);
-    return PackedBlock<C>(own + step_of_lap * kSlotBytes);
+    return Block(own + step_of_lap * kSlotBytes);
   }
   // To the next slot. This warp has all of this one in registers: what was read was widened and handed to wgmma.
   template <int kSlot>
@@ -106,7 +122,7 @@ struct LapConsumer {
   }
 
   // Of 64 of k: a panel of the slot. The caller waits. Descriptors are `step` further on afterwards.
-  static __device__ __forceinline__ void issue(float (&sums)[C.tile_m / 2], const unsigned (&a)[kStepsOfHalf][4],
+  static __device__ __forceinline__ void issue(float (&sums)[kSums], const unsigned (&a)[kStepsOfHalf][4],
                                                Descriptors& descriptors, unsigned step) {
     ptx::wgmma_fence();
     Mma::mma(sums, a, descriptors.of, 1);
@@ -114,22 +130,57 @@ struct LapConsumer {
     descriptors.move(step);
   }
 
+  // The activations of the step before.
+  template <int kStep>
+  __device__ __forceinline__ void release_previous(const Walk& walk) const {
+    constexpr unsigned kToPrevious = static_cast<unsigned>((kStep == 0 ? kLap - 1 : -1) * 8 * kGroups);  // barrier
+    if (!walk.is_resident && walk.step != group) release_slot(kHasCommonLap ? walk.full + kToPrevious : walk.previous);
+  }
+  // The block's second half, where it comes by itself.
+  template <int kStep>
+  __device__ __forceinline__ void wait_for_second(const Walk& walk) const {
+    if (kStep == 0 && walk.step == walk.early) ptx::mbarrier_wait_parity(loaded(0), parity);
+  }
+
   // Of the lap's step kStep. Descriptors are moved by `to_next` from the step's first panel.
   template <int kStep>
-  __device__ __forceinline__ void take_block(Sums& sums, PackedBlock<C>& following, Walk& walk, unsigned to_next,
+  __device__ __forceinline__ void take_block(Sums& sums, Block& following, Walk& walk, unsigned to_next,
                                              bool has_next) {
-    constexpr unsigned kToPrevious = static_cast<unsigned>((kStep == 0 ? kLap - 1 : -1) * 8 * kGroups);  // barrier
+    if constexpr (kHalf) {
+      take_half<kStep>(sums, following, walk, to_next, has_next);
+    } else {
+      take_whole<kStep>(sums, following, walk, to_next, has_next);
+    }
+  }
+  template <int kStep>
+  __device__ __forceinline__ void take_half(Sums& sums, Block& following, Walk& walk, unsigned to_next, bool has_next) {
     unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
-    PackedBlock<C> block = following;
+    following.widen(first);
+    issue(sums[0], first, walk.descriptors, 2 * panel_step);
+    ptx::wgmma_wait_group<1>();
+    release_previous<kStep>(walk);
+    wait_for_second<kStep>(walk);
+    const Block block(own + kStep * kSlotBytes + kBlockBytes);
+    block.widen(second);
+    issue(sums[0], second, walk.descriptors, to_next - 2 * kPanelStep);
+    give_back<kStep>();
+    if (has_next) following = read_block<(kStep + 1) % kLap>();
+    ptx::wgmma_wait_group<1>();
+  }
+  template <int kStep>
+  __device__ __forceinline__ void take_whole(Sums& sums, Block& following, Walk& walk, unsigned to_next,
+                                             bool has_next) {
+    unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
+    Block block = following;
     block.template widen<0>(first);
     issue(sums[0], first, walk.descriptors, panel_step);
     ptx::wgmma_wait_group<1>();
-    if (!walk.is_resident && walk.step != group) release_slot(kHasCommonLap ? walk.full + kToPrevious : walk.previous);
+    release_previous<kStep>(walk);
     block.template widen<1>(second);
     issue(sums[0], second, walk.descriptors, panel_step);
-    if (kStep == 0 && walk.step == walk.early) ptx::mbarrier_wait_parity(loaded(0), parity);
+    wait_for_second<kStep>(walk);
     if (blocks_k > 0) {  // always: without the branch the assembler makes each product wait for the one before
-      block = PackedBlock<C>(own + kStep * kSlotBytes + kBlockBytes);
+      block = Block(own + kStep * kSlotBytes + kBlockBytes);
       ptx::wgmma_wait_group<1>();
       block.template widen<0>(first);
       issue(sums[0], first, walk.descriptors, panel_step);
@@ -143,7 +194,7 @@ struct LapConsumer {
   }
   // The lap's step kStep; false where the tile has no further one.
   template <int kStep>
-  __device__ __forceinline__ bool take_step(Sums& sums, PackedBlock<C>& following, Walk& walk) {
+  __device__ __forceinline__ bool take_step(Sums& sums, Block& following, Walk& walk) {
     const unsigned full = walk.full;
     const bool has_next = walk.step + kGroups < count;
     const bool wraps = kHasCommonLap ? kStep == kLap - 1 : full + 8 * kGroups >= end_of_slots;
@@ -171,12 +222,34 @@ struct LapConsumer {
     }
   }
 
+  // Of half a block: warps 2 and 3 hand their sums of use to warps 0 and 1.
+  __device__ __forceinline__ void add_halves(const Sums& sums, float (&all)[1][C.tile_m / 8][4]) const {
+    constexpr int kBarrier = 2, kOctetBytes = 32 * 16;
+    const unsigned at = smem + kLayout.half.offset + warp % 2 * (C.tile_m / 8) * kOctetBytes + lane * 16;
+    if (warp >= 2) {
+#pragma unroll
+      for (int i = 0; i < C.tile_m / 8; ++i) {
+        const int v = C.tile_m / 2 + 4 * i;
+        ptx::st_shared_v4_f32(at + i * kOctetBytes, sums[0][v], sums[0][v + 1], sums[0][v + 2], sums[0][v + 3]);
+      }
+    }
+    ptx::barrier_sync(kBarrier, kWarpgroupThreads);
+#pragma unroll
+    for (int i = 0; i < C.tile_m / 8; ++i) {
+      float other[4] = {};
+      if (warp < 2) ptx::ld_shared_v4_f32(at + i * kOctetBytes, other);
+#pragma unroll
+      for (int v = 0; v < 4; ++v) all[0][i][v] = sums[0][4 * i + v] + other[v];
+    }
+    ptx::barrier_sync(kBarrier, kWarpgroupThreads);  // before the next tile's
+  }
+
   __device__ __forceinline__ void multiply(Sums& sums, Tile& /*of groups*/, bool has_loaded, int item) {
     static_assert(kLap == 2 || kLap == 3, "steps are written out below");
     const bool is_resident = schedule.is_resident();
     if (is_resident) ring = {0, 0};
 #pragma unroll
-    for (int v = 0; v < C.tile_m / 2; ++v) sums[0][v] = 0.0f;
+    for (int v = 0; v < kSums; ++v) sums[0][v] = 0.0f;
     Mma::hold(sums[0]);
     Walk walk;
     walk.at = ring;
@@ -194,7 +267,7 @@ struct LapConsumer {
     if (walk.step < count) {
       const bool is_first = item == schedule.first();
       walk.early = is_first ? group : -1;
-      PackedBlock<C> following = read_first(is_first);
+      Block following = read_first(is_first);
       int from = step_of_lap;
 #pragma unroll 1
       for (;;) {

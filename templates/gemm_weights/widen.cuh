@@ -163,6 +163,28 @@ __device__ __forceinline__ void widen_step(unsigned first, unsigned second, cons
   out[3] = widen_register<C, kStep, 3>(first, second, scales);
 }
 
+// What a thread has of half a block, mxfp4: warps 0 and 1 of the team have k 0 to 63 of 32 rows, 2 and 3 k 64 to 127.
+template <Config C>
+struct PackedHalf {
+  BlockScales<C> scales;
+  ptx::Words4 codes;
+
+  __device__ __forceinline__ explicit PackedHalf(unsigned block) {
+    const int of_team = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+    const int half = of_team / kWeightHalf, thread = of_team % kWeightHalf;
+    constexpr int kPairBytes = pair_bytes(weights(C));
+    scales.scales.x = ptx::ld_shared_u32(block + kWeightCodeBytes + thread / 4 * kPairBytes + half * (kPairBytes / 2));
+    codes = ptx::ld_shared_v4(block + (half * kWarpgroupThreads + thread) * 16);
+  }
+
+  __device__ __forceinline__ void widen(unsigned (&out)[kStepsOfHalf][4]) const {
+    widen_step<C, 0>(codes.x, codes.y, scales, out[0]);
+    widen_step<C, 1>(codes.x, codes.y, scales, out[1]);
+    widen_step<C, 2>(codes.z, codes.w, scales, out[2]);
+    widen_step<C, 3>(codes.z, codes.w, scales, out[3]);
+  }
+};
+
 // What a thread has of a block, as it lies in shared memory.
 template <Config C>
 struct PackedBlock {

@@ -90,6 +90,8 @@ inline constexpr int kMaxDirectStages = 64;  // of activations alone
 inline constexpr int kMaxDirectSplit = 8;
 inline constexpr int kDirectRows = 16;                          // of weights: M of mma.sync
 inline constexpr int kDirectParts = kWeightRows / kDirectRows;  // of a block
+inline constexpr int kHalfRows = kWeightRows / 2;               // of half a block
+inline constexpr int kHalfTile = 160;                           // columns
 inline constexpr int kMaxSplit = 4;
 inline constexpr int kFirstGatherWarp = 2;                      // wgmma.f16
 inline constexpr int kGateRows = 8;                             // of weights, behind which as many of up stand
@@ -141,7 +143,8 @@ TESSERA_HD constexpr bool fuses_middle(const Config& c) { return fuses_middle(we
 TESSERA_HD constexpr bool has_factors(const Config& c) { return c.facts.a_scale_block != ScaleBlock::none; }
 TESSERA_HD constexpr bool is_grouped(const Config& c) { return c.facts.grouping != Grouping::none; }
 TESSERA_HD constexpr bool is_gathered(const Config& c) { return c.facts.gather != Gather::none; }
-TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return c.tile_n / kWeightRows; }
+// Those of a tile; of one of 160 columns the last one is half a block (has_half_block()).
+TESSERA_HD constexpr int blocks_of_tile(const Config& c) { return (c.tile_n + kHalfRows) / kWeightRows; }
 // Weights from memory to registers, and mma.sync.
 TESSERA_HD constexpr bool is_direct(const Config& c) { return c.mma_kind == MmaKind::mma_f16; }
 // Few rows by wgmma: each warpgroup has a ring of its own for its weights, as each warp has with mma.f16.
@@ -150,6 +153,20 @@ TESSERA_HD constexpr bool is_team(const Config& c) {
 }
 // Whether the ring of `stages` slots has activations alone.
 TESSERA_HD constexpr bool has_own_rings(const Config& c) { return is_direct(c) || is_team(c); }
+// A tile of two blocks and half of one, whose other half is of the tile beside it. The instruction has 64 rows of
+// weights all the same: the 32 rows of k 0 to 63 of a block, then those of k 64 to 127, by twice the columns, the
+// activations of both, which lie one behind the other. So half of the sums are of use, and none of the widening is for
+// nothing.
+TESSERA_HD constexpr bool has_half_block(const Config& c) { return is_team(c) && c.tile_n == kHalfTile; }
+TESSERA_HD constexpr bool may_have_half_block(const Config& c) {
+  return is_team(c) && c.facts.b_type == OperandType::mxfp4 && !is_grouped(c) && c.facts.gate == Gate::none;
+}
+TESSERA_HD constexpr bool is_upper_half(int column) { return column / kHalfRows % 2 != 0; }
+// Of a tile that begins at a column: the first of its whole blocks, and the one that it has half of.
+TESSERA_HD constexpr int first_block_of(int column) { return (column + kHalfRows) / kWeightRows; }
+TESSERA_HD constexpr int half_block_of(int column) {
+  return column / kWeightRows + (is_upper_half(column) ? 0 : kHalfTile / kWeightRows);
+}
 // Blocks of weights along the k of a step: teams spend fewer instructions on rings and barriers the longer a step is.
 TESSERA_HD constexpr int step_blocks(const Config& c) { return is_team(c) ? 2 : 1; }
 TESSERA_HD constexpr int step_depth(const Config& c) { return step_blocks(c) * kWeightDepth; }
@@ -238,8 +255,11 @@ TESSERA_HD constexpr int b_slot_bytes(const Config& c) {
 // Few rows: bytes of the sums that other parts send; and blocks of a ring of weights, as many as fit beside the
 // activations, two at least.
 TESSERA_HD constexpr int direct_parts_bytes(const Config& c) {
-  return parts(c) > 1 ? direct_owned(c) * (parts(c) - 1) * c.tile_m * c.tile_n * 4 / kDirectParts : 0;
+  const int columns = blocks_of_tile(c) * kWeightRows;
+  return parts(c) > 1 ? direct_owned(c) * (parts(c) - 1) * c.tile_m * columns * 4 / kDirectParts : 0;
 }
+// Of half a block: the sums of k 64 to 127, which the warps of k 0 to 63 add to theirs.
+TESSERA_HD constexpr int half_sums_bytes(const Config& c) { return has_half_block(c) ? kHalfRows * c.tile_m * 4 : 0; }
 // Teams of groups of rows: the tile that a slot of activations is of.
 inline constexpr int kTileBytes = 16;
 TESSERA_HD constexpr int tiles_bytes(const Config& c) {
@@ -256,8 +276,8 @@ TESSERA_HD constexpr int most_depth(const Config& c) {
 TESSERA_HD constexpr int ring_slot_bytes(const Config& c) { return step_blocks(c) * weight_block_bytes(weights(c)); }
 TESSERA_HD constexpr int direct_depth(const Config& c) {
   const int warps = rings(c), barriers = 2 * c.stages + warps + blocks_of_tile(c) * (is_team(c) ? 8 : 1);
-  const int beside =
-      c.stages * a_slot_bytes(c) + direct_parts_bytes(c) + tiles_bytes(c) + 8 * barriers + 1024;  // rounded up once
+  const int beside = c.stages * a_slot_bytes(c) + direct_parts_bytes(c) + half_sums_bytes(c) + tiles_bytes(c) +
+                     8 * barriers + 1024;  // rounded up once
   int depth = most_depth(c);
   while (depth > kLeastDepth && beside + depth * warps * (ring_slot_bytes(c) + 16) > kMaxSmemBytes) --depth;
   return depth;
@@ -320,6 +340,7 @@ struct SmemLayout {
   SmemRegion d;         // [consumer warpgroup][2][panel of D, transposed]
   SmemRegion parts;     // [k group][tile_n / 64][tile_m / 8][128 threads][16 B], where sums have parts; few rows:
                         // [tile_n / 64][direct_owned()][part but one][tile_m / 8][32 lanes][16 B]
+  SmemRegion half;      // [2][tile_m / 8][32 lanes][16 B], of half a block
   SmemRegion tiles;     // [stages], teams of groups of rows
   SmemRegion barriers;  // in the order of Barriers
   int total_bytes = 0;
@@ -362,7 +383,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.d = {"d", static_cast<int>(round_up(end_of(layout.b), 1024)), staging};
   const int sums = has_own_rings(c) ? direct_parts_bytes(c) : parts(c) > 1 ? k_groups(c) * c.tile_m * c.tile_n * 4 : 0;
   layout.parts = {"parts", end_of(layout.d), sums};
-  layout.tiles = {"tiles", end_of(layout.parts), tiles_bytes(c)};
+  layout.half = {"half", end_of(layout.parts), half_sums_bytes(c)};
+  layout.tiles = {"tiles", end_of(layout.half), tiles_bytes(c)};
   layout.barriers = {"barriers", end_of(layout.tiles), 8 * barriers_from(c, 0, 0).count};
   layout.total_bytes = end_of(layout.barriers);
   return layout;
@@ -439,7 +461,8 @@ TESSERA_HD constexpr Verdict<Rule> why_invalid_direct(const Config& c) {
 
 TESSERA_HD constexpr Verdict<Rule> why_invalid_team(const Config& c) {
   if (c.tile_m < 8 || c.tile_m % 8 != 0) return {Rule::tile_m_not_supported, c.tile_m, 256};
-  if (c.tile_n < 64 || c.tile_n > 576 || c.tile_n % 64 != 0 || c.tile_n == 320)
+  if ((c.tile_n != kHalfTile || !may_have_half_block(c)) &&
+      (c.tile_n < 64 || c.tile_n > 576 || c.tile_n % 64 != 0 || c.tile_n == 320))
     return {Rule::tile_n_not_supported, c.tile_n, 576};
   if (c.split_k > 1 && has_short_team(c)) return {Rule::split_k_of_wide_tiles, blocks(c), 1};
   return why_invalid_rings(c);
@@ -494,6 +517,12 @@ TESSERA_HD constexpr Role role(const Config& c, int index) {
 // The products of 64 of k.
 TESSERA_HD constexpr WgmmaShape wgmma_shape(const Config& c) {
   return {.n = c.tile_m, .dtype = a_dtype(c), .a_in_registers = true, .steps = kStepsOfHalf, .b_dtype = a_dtype(c)};
+}
+// Of half a block.
+TESSERA_HD constexpr WgmmaShape wgmma_shape_of_half(const Config& c) {
+  WgmmaShape shape = wgmma_shape(c);
+  shape.n = 2 * c.tile_m;
+  return shape;
 }
 
 }  // namespace tessera::gemm_weights

@@ -250,8 +250,12 @@ TEST_CASE("weights: an illegal pin or fact is refused with the rule that it brea
        "tile_m 24: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 8)");
   ends({{"tile_m", "80"}}, "tile_m 80: a multiple of 16 up to 256 needed (columns of wgmma, in boxes of 32)");
   ends({{"tile_m", "64"}, {"tile_n", "192"}}, "tile_n 192: 64, 128 or 256 allowed (64 for each block of weights)");
-  ends({{"tile_m", "8"}, {"tile_n", "320"}},
-       "tile_n 320: 64, 128, 192, 256, 384, 448, 512 or 576 allowed with up to 32 rows by wgmma (64 for each block of "
+  ends(
+      {{"tile_m", "8"}, {"tile_n", "320"}},
+      "tile_n 320: 64, 128, 160, 192, 256, 384, 448, 512 or 576 allowed with up to 32 rows by wgmma (64 for each block "
+      "of weights)");
+  ends({{"tile_m", "8"}, {"tile_n", "160"}, {"grouping", "masked"}, {"mma_kind", "wgmma.f16"}},
+       "tile_n 160: 64, 128, 192, 256, 384, 448, 512 or 576 allowed with up to 32 rows by wgmma (64 for each block of "
        "weights)");
   ends({{"tile_m", "8"}, {"tile_n", "448"}, {"split_k", "2"}},
        "split_k with 2 blocks of weights for each warpgroup, 1 allowed: take a smaller tile");
