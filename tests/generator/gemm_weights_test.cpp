@@ -82,9 +82,13 @@ TEST_CASE("weights: teams or mma.f16 for few rows, and by pin") {
     fields.emplace_back("b_dtype", "mxfp4");
     return chosen_config<GemmWeightsOperator>(problem_of("gemm", fields));
   };
-  const gemm_weights::Config one = of({{"m", "1"}, {"n", "10240"}, {"k", "8192"}});
+  const gemm_weights::Config one = of({{"m", "1"}, {"n", "10240"}, {"k", "8192"}, {"tile_n", "192"}});
   CHECK(one.mma_kind == MmaKind::mma_f16);
   CHECK(one.tile_m == 8);
+  // Half blocks, where two clusters' tiles of whole ones would leave multiprocessors without any.
+  CHECK(of({{"m", "1"}, {"n", "10240"}, {"k", "8192"}}).tile_n == gemm_weights::kHalfTile);
+  CHECK(of({{"m", "16"}, {"n", "10240"}, {"k", "8192"}}).tile_n == gemm_weights::kHalfTile);
+  CHECK(of({{"m", "32"}, {"n", "10240"}, {"k", "8192"}}).tile_n == 192);
   const gemm_weights::Config team = of({{"m", "16"}, {"n", "8192"}, {"k", "8192"}});
   CHECK(gemm_weights::is_team(team));
   CHECK(team.tile_n == 128);
