@@ -1,6 +1,7 @@
 // What follows from an attention Config of sm_90a: operands, shared memory, roles, launch, generated code.
 #include <fmt/format.h>
 
+#include "generator/attention/consumer_registers.h"
 #include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_merge.h"
 #include "generator/attention/fmha_operator.h"
@@ -177,8 +178,7 @@ std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
 
 std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {
   if (fmha::uses_mma_sync(config)) return {{"wgmma_shapes.cuh", wgmma_header({})}};
-  const fmha::WgmmaShape shapes[] = {fmha::score_wgmma(config), fmha::output_wgmma(config)};
-  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+  return {{"wgmma_shapes.cuh", consumer_registers(config)}};
 }
 
 }  // namespace tessera::fmha

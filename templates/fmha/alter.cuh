@@ -10,14 +10,20 @@
 namespace tessera::fmha {
 
 // `slopes`: of this thread's two rows. `row`: the first; the second is 8 further. `first_key`: of the block.
+// Of a thread's two rows from its first column.
 template <Config C>
-__device__ __forceinline__ void alter_scores(Scores<C>& scores, const attention::Altering& altering,
-                                             const float (&slopes)[2], const Lengths& lengths, int row, int first_key) {
+__device__ __forceinline__ void find_distances(const Lengths& lengths, int row, int first_key, float (&distances)[2]) {
   const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
-  float distances[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r)
     distances[r] = static_cast<float>((row + 8 * r) / C.pack_gqa + lengths.k - lengths.q - own_column);
+}
+
+template <Config C>
+__device__ __forceinline__ void alter_scores(Scores<C>& scores, const attention::Altering& altering,
+                                             const float (&slopes)[2], const Lengths& lengths, int row, int first_key) {
+  float distances[2];
+  find_distances<C>(lengths, row, first_key, distances);
 #pragma unroll
   for (int v = 0; v < C.tile_n / 2; ++v) {
     const float distance = distances[v / 2 % 2] - static_cast<float>(8 * (v / 4) + v % 2);

@@ -20,6 +20,7 @@
 #include "fmha/passed_tiles.cuh"
 #include "fmha/pools.cuh"
 #include "fmha/promoted.cuh"
+#include "fmha/registers.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
@@ -29,6 +30,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/fence.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/reciprocal.cuh"
 #include "ptx/wgmma.cuh"
 #include "spec/fmha.h"
 
@@ -39,6 +41,9 @@ namespace tessera::fmha {
 TESSERA_HD constexpr bool looks_ahead(const Config& c) {
   return (transposes_v(c) && consumer_warpgroups(c) > 1) || passes_prefills(c);
 }
+
+// Whether sums are promoted within a step: where the first step of the next tile ends a tile.
+TESSERA_HD constexpr bool promotes_in_steps(const Config& c) { return c.promote_every > 0 && c.q_stages > 1; }
 
 // A flag that a loop carries. ptxas keeps an int that is one value for the warp in a uniform register, and asks each
 // lane about a bool.
@@ -69,6 +74,7 @@ struct Consumer {
   KvPosition kv = KvPosition{}.previous();  // of the last scores that were issued
   QPosition q = QPosition{}.previous();     // of the last tile that was begun
   int first_row = 0;                        // of that tile
+  int promotion = 0;                        // where promotes_in_steps(): the block behind whose step sums are promoted
   int blocks = 0;                           // its key blocks that are left, the one at hand included
   int first_key = 0;                        // at which the first of them begins; see has_first_key
   Lengths used{};                           // of its sequence; where lengths are read from memory
@@ -141,6 +147,11 @@ struct Consumer {
   __device__ __forceinline__ unsigned q_slot() const {
     const int slot = static_cast<int>(smem) + kLayout.q.offset + q_index() * q_slot_bytes(C);
     return static_cast<unsigned>(C.cta_pair ? ptx::forget(slot) : slot);
+  }
+
+  // The low word of Q's descriptor.
+  __device__ __forceinline__ unsigned low_of_q() const {
+    return static_cast<unsigned>(k_major_descriptor(q_slot(), kRowsPerWarpgroup, C.swizzle));
   }
 
   // Of the tile's sequence. Parameters are no state: no register is kept for them.
@@ -278,20 +289,30 @@ struct Consumer {
   }
 
   // The rare cases: a scale that cannot be folded, a block that holds hidden keys.
-  __device__ __forceinline__ void fix_up(Scores<C>& scores) const {
+  __device__ __forceinline__ void fix_up() const {
     const int first_key_of_block = (has_first_key(C) ? first_key : 0) + (blocks - 1) * C.tile_n;
     if constexpr (alters_scores(C.facts)) {
-      attention::Altering after_wait = altering;
-      ptx::order_after_wait(after_wait.inner, after_wait.outer);
-      alter_scores<C>(scores, after_wait, slopes, lengths(), first_row + row_in_tile(), first_key_of_block);
+      float distances[2];
+      const float addend[2] = {-slopes[0], -slopes[1]};
+      find_distances<C>(lengths(), first_row + row_in_tile(), first_key_of_block, distances);
+      RegistersOf<C>::alter(altering.inner, altering.outer, addend, distances);
     }
     if (scale.is_applied() || has_hidden(first_key_of_block)) {
-      float factor = scale.factor(), same = factor;
-      ptx::order_after_wait(factor, same);
-      scale_and_mask<C>(scores, p, lengths(), factor, first_row + row_in_tile(), first_key_of_block);
+      const VisibleColumns columns = visible_columns<C>(p, lengths(), first_row + row_in_tile(), first_key_of_block);
+      RegistersOf<C>::mask(scale.factor(), columns.limits, columns.begins);
     }
     if constexpr (C.facts.tree_mask != TreeMask::none)
-      hide_by_tree<C>(scores, p, lengths(), token, first_row + row_in_tile(), first_key_of_block);
+      hide_by_tree<C>(p, lengths(), token, first_row + row_in_tile(), first_key_of_block);
+  }
+  // The largest of this thread's scores in each row, times the folded scale.
+  __device__ __forceinline__ void find_scaled_maxima(float (&max)[2]) const {
+    RegistersOf<C>::find_maxima(max);
+    max[0] *= scale.folded;
+    max[1] *= scale.folded;
+  }
+  __device__ __forceinline__ void exponentiate() {
+    const float addend[2] = {-rows.subtrahend(0), -rows.subtrahend(1)};
+    RegistersOf<C>::exponentiate(scale.folded, addend, rows.sum);
   }
 
   // Behind a ragged sequence's last row stand those of the next one, which may not have a say in when references move.
@@ -308,7 +329,7 @@ struct Consumer {
     const int head = head_of_row(tile, r);
     float whole = rows.sum[r];
     if (p.sink != nullptr) whole += attention::sink_share(p.sink[head], rows.subtrahend(r));
-    return whole == 0.0f ? 0.0f : 1.0f / whole;
+    return whole == 0.0f ? 0.0f : ptx::rcp(whole);
   }
 
   // What needs only the row sums, so that it can run beside the last product. factor: O is multiplied with it.
@@ -316,9 +337,9 @@ struct Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if constexpr (!shares_blocks(C)) rows.sum[r] = sum_of_quad(rows.sum[r]);
-      factor[r] = is_split(C) ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+      factor[r] = is_split(C) ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : ptx::rcp(rows.sum[r]);
       if constexpr (is_dealt(C) && C.facts.output == Output::normalized)
-        factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : 1.0f / rows.sum[r];
+        factor[r] = tile.split >= 0 ? 1.0f : rows.sum[r] == 0.0f ? 0.0f : ptx::rcp(rows.sum[r]);
       if constexpr (divides_with_sink(C)) factor[r] = factor_with_sink(tile, r);
     }
     if constexpr (has_descales(C.facts)) {
@@ -353,6 +374,11 @@ struct Consumer {
     }
   }
 
+  __device__ __forceinline__ void hand_over_registers(const TileIndex& tile, const QPosition& of_tile) const {
+    const Accumulator<C> output{};  // in the registers that have names
+    hand_over(output, tile, of_tile);
+  }
+
   // The tile before the one that was begun, where a register is not kept for each number of it.
   __device__ __forceinline__ TileIndex opened(const TileIndex& tile) const {
     if constexpr (passes_tiles(C)) {
@@ -370,57 +396,60 @@ struct Consumer {
   // A tile's first step exists once with every other, since each copy of this code takes its time to compile. What only
   // the first one does hides where all lanes must look anyway, behind "some row's reference moves".
   template <bool kHasOutput>
-  __device__ __forceinline__ void step(bool is_first, bool is_open, const TileIndex& old_tile,
-                                       Probabilities<C>& probabilities, Accumulator<C>& output) {
+  __device__ __forceinline__ void step(bool is_first, bool is_open, const TileIndex& old_tile, const TileIndex& tile) {
     if constexpr (is_8_bit(C.facts)) {
-      step_8_bit<kHasOutput>(is_first, is_open, old_tile, probabilities, output);
-      return;
+      step_8_bit<kHasOutput>(is_first, is_open, old_tile, tile);
+    } else {
+      step_16_bit<kHasOutput>(is_first, is_open, old_tile);
     }
-    Scores<C> scores;
+  }
+  template <bool kHasOutput>
+  __device__ __forceinline__ void step_16_bit(bool is_first, bool is_open, const TileIndex& old_tile) {
     const KvPosition of_v = looks_ahead(C) ? of_output : kv;
     const unsigned of_k = go_on();
     wait_turn();
     ptx::wgmma_fence();
-    issue_scores<C>(scores, q_slot(), of_k);
+    issue_scores<C>(low_of_q(), of_k);
     if constexpr (kHasOutput) {
       if constexpr (!has_placed_keys(C) && !widens_keys(C.facts)) {
         if (is_open) wait_v(of_v);
         ptx::wgmma_fence();
-        issue_output<C>(output, probabilities, v_slot(of_v), accumulate);
+        issue_output<C>(v_slot(of_v), accumulate);
       } else {
         // Threads write to slots: what is multiplied for nothing is a block that is there, and stays.
         const KvPosition read = looks_ahead(C) || is_open ? of_v : kv;
         wait_v(read);
         ptx::wgmma_fence();
-        issue_output<C>(output, probabilities, v_slot(read), accumulate);
+        issue_output<C>(v_slot(read), accumulate);
       }
     }
     pass_turn();
 
     ptx::wgmma_wait_group<kHasOutput ? 1 : 0>();
-    ptx::order_after_wait(scores[0], scores[2]);  // from which all maxima are found
-    ptx::order_after_wait(scores[4], scores[6]);
     [[maybe_unused]] PresentKeys<C> present;
     if constexpr (has_pools(C)) present.load(smem, kv.slot());
     release<kBarriers.k_empty>(kv);
     if constexpr (C.cta_pair) {
+      Scores<C> scores;
+      RegistersOf<C>::read_scores(scores);
       exchange_scores<C>(scores, warpgroup, exchange_parity, smem);
+      RegistersOf<C>::write_scores(scores);
       exchange_parity ^= 1;
     }
     float max[2], factor[2];
     if constexpr (widens_keys(C.facts)) {
       max[0] = max[1] = ptx::minus_infinity();
       if (!is_idle) {
-        fix_up(scores);
-        find_maxima(scores, scale, max);
+        fix_up();
+        find_scaled_maxima(max);
       }
     } else {
       if constexpr (has_pools(C)) {
-        present.hide_others(scores, scale);
+        present.hide_others(scale);
       } else {
-        fix_up(scores);
+        fix_up();
       }
-      find_maxima(scores, scale, max);
+      find_scaled_maxima(max);
     }
     if constexpr (has_split_size(C.facts) && is_ragged(C.facts)) leave_out_foreign_rows(max);
     const bool moves = __any_sync(0xffffffff, is_first || rows.is_exceeded(max));
@@ -431,63 +460,41 @@ struct Consumer {
       rows.move(max, factor);
     }
     look_ahead();
-    if (!widens_keys(C.facts) || !is_idle) exponentiate(scores, scale, rows);
+    if (!widens_keys(C.facts) || !is_idle) exponentiate();
     if constexpr (kHasOutput) {
       ptx::wgmma_wait_group<0>();
       if (is_open) release<kBarriers.v_empty>(of_v);
     }
-    if (!widens_keys(C.facts) || !is_idle) pack<C>(probabilities, scores);
-    if (kHasOutput && moves) {
-      ptx::order_after_wait(factor[0], factor[1]);
-      if (is_open) {
-        if (scales_finished(C) || !is_first) rescale(output, factor);
-        if (is_first) hand_over(output, opened(old_tile), q.previous());
-      }
+    if (!widens_keys(C.facts) || !is_idle) RegistersOf<C>::pack();
+    if (kHasOutput && moves && is_open) {
+      if (scales_finished(C) || !is_first) RegistersOf<C>::rescale(factor);
+      if (is_first) hand_over_registers(opened(old_tile), q.previous());
     }
     accumulate = is_first ? 0 : 1;
   }
   // The same for 8 bits: step_8_bit.cuh.
   template <bool kHasOutput>
   __device__ __forceinline__ void step_8_bit(bool is_first, bool is_open, const TileIndex& old_tile,
-                                             Probabilities<C>& probabilities, Accumulator<C>& output);
-  __device__ __forceinline__ bool find_exponents(Scores<C>& scores, bool is_first, bool is_open,
-                                                 const TileIndex& old_tile, float (&factor)[2]);
-  __device__ __forceinline__ void make_probabilities(Scores<C>& scores, Probabilities<C>& probabilities);
-  template <class Step>
-  __device__ __forceinline__ void walk_promoting(bool is_first, const TileIndex& tile, Accumulator<C>& output,
-                                                 const Step& step_of_block);
-  __device__ __forceinline__ void walk_and_close(const TileIndex& tile, int round, Probabilities<C>& probabilities,
-                                                 Accumulator<C>& output);
+                                             const TileIndex& tile);
+  __device__ __forceinline__ bool find_exponents(bool is_first, bool is_open, const TileIndex& old_tile,
+                                                 float (&factor)[2]);
+  __device__ __forceinline__ void walk_and_close(const TileIndex& tile, int round);
   __device__ __forceinline__ PromotedSums<C> promoted_of(const TileIndex& tile) const {
     return promoted_sums<C>(p, tile, tile.m * C.tile_m + row_in_tile(), smem, warpgroup);
   }
 
-  // What was promoted of a tile's O, where its rows move their references, or are finished.
-  __device__ __forceinline__ void follow(const TileIndex& tile, Accumulator<C>& output, bool is_finished,
-                                         const float (&factor)[2]) const {
-    if (is_finished) {
-      add_promoted<C>(output, promoted_of(tile), smem, warpgroup);
-      if constexpr (keeps_sums_in_o(C)) give_up_sums();
-      forget_promoted<C>(smem, warpgroup);
-    } else {
-      scale_promoted<C>(smem, warpgroup, factor);
-    }
-  }
-
   // A tile's last product, with no scores beside it.
-  __device__ __forceinline__ void multiply_last(const TileIndex& tile, const Probabilities<C>& probabilities,
-                                                Accumulator<C>& output, float (&factor)[2]) {
+  __device__ __forceinline__ void multiply_last(const TileIndex& tile, float (&factor)[2]) {
     wait_v(kv);
     ptx::wgmma_fence();
-    issue_output<C>(output, probabilities, v_slot(kv), accumulate);
+    issue_output<C>(v_slot(kv), accumulate);
     finish_rows(tile, factor);
     ptx::wgmma_wait_group<0>();
-    ptx::order_after_wait(factor[0], factor[1]);
     release<kBarriers.v_empty>(kv);
   }
-  __device__ __forceinline__ void leave(const TileIndex& tile, Accumulator<C>& output, const float (&factor)[2]) const {
-    if (scales_finished(C)) rescale(output, factor);
-    hand_over(output, tile, q);
+  __device__ __forceinline__ void leave(const TileIndex& tile, const float (&factor)[2]) const {
+    if (scales_finished(C)) RegistersOf<C>::rescale(factor);
+    hand_over_registers(tile, q);
   }
   // The tile of a round, where a register is not kept for each number of it.
   __device__ __forceinline__ TileIndex tile_of(const TileIndex& tile, int round) const {
@@ -500,24 +507,23 @@ struct Consumer {
 
   // With one slot for Q a tile is closed before the next begins.
   __device__ __forceinline__ void run_separate() {
-    Probabilities<C> probabilities{};
-    Accumulator<C> output;
+    RegistersOf<C>::clear_probabilities();
     TileIndex tile{0, 0};
 #pragma unroll 1
     for (int round = 0; schedule.has(round); round = schedule.next(round, tile)) {
       tile = schedule.at(round);
       begin(tile);
       skip_blocks(hidden_blocks(tile));
-      step<false>(true, false, tile, probabilities, output);
+      step<false>(true, false, tile, tile);
       if constexpr (C.promote_every > 0) {
         --blocks;
-        walk_and_close(tile, round, probabilities, output);
+        walk_and_close(tile, round);
       } else {
 #pragma unroll 1
-        while (--blocks > 0) step<true>(false, true, tile, probabilities, output);
+        while (--blocks > 0) step<true>(false, true, tile, tile);
         float factor[2];
-        multiply_last(tile_of(tile, round), probabilities, output, factor);
-        leave(tile_of(tile, round), output, factor);
+        multiply_last(tile_of(tile, round), factor);
+        leave(tile_of(tile, round), factor);
       }
     }
   }
@@ -527,8 +533,7 @@ struct Consumer {
   // serves for the closing alone: its scores are computed and dropped. After the last one it works on a tile that is
   // not there.
   __device__ __forceinline__ void run_joined() {
-    Probabilities<C> probabilities{};
-    Accumulator<C> output;
+    RegistersOf<C>::clear_probabilities();
     using Flag = typename LoopFlag<looks_ahead(C)>::Type;
     Flag is_open = false;
     TileIndex tile{0, 0};
@@ -547,19 +552,12 @@ struct Consumer {
         // What is multiplied for nothing, where no tile is open, is a block that is there, and stays.
         if (looks_ahead(C) && !is_open) of_output = kv_ahead;
         Flag is_first = true;
-        if constexpr (C.promote_every > 0) {
-          walk_promoting(true, new_tile, output, [&] {
-            step<true>(is_first, is_open, tile, probabilities, output);
-            is_first = false;
-            is_open = true;
-          });
-        } else {
+        if constexpr (promotes_in_steps(C)) promotion = (blocks - 1) / blocks_of_promotion(C) * blocks_of_promotion(C);
 #pragma unroll 1
-          for (; blocks > 0; --blocks) {
-            step<true>(is_first, is_open, tile, probabilities, output);
-            is_first = false;
-            is_open = true;
-          }
+        for (; blocks > 0; --blocks) {
+          step<true>(is_first, is_open, tile, new_tile);
+          is_first = false;
+          is_open = true;
         }
         if (!only_closes) break;
         only_closes = false;

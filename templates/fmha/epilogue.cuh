@@ -7,6 +7,7 @@
 #include "fmha/by_slot.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/registers.cuh"
 #include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
@@ -106,11 +107,27 @@ __device__ __forceinline__ unsigned packed_pair(const Accumulator<C>& output, in
 // A whole tile's O from registers, each row where it is one of the head's. 16-bit ones leave 16 bytes a lane: four
 // lanes, which have two columns each of eight, exchange those of four such groups.
 template <Config C>
-__device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>& output, const TileIndex& tile,
+__device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>& held, const TileIndex& tile,
                                            int row) {
   constexpr int kGroups = o_columns(C) / 8;
   constexpr bool kIsNarrow = C.facts.output == Output::normalized;
   const HeadIndex at = head_of<C>(p, tile);
+  if constexpr (has_fours(C) && !uses_mma_sync(C)) {
+    char* of_row[2] = {};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int own = row + 8 * r;
+      if (own >= rows_of_tile_head<C>(p, tile)) continue;
+      of_row[r] = o_row_of<C>(p, at, first_query_of<C>(p, tile, at), own) +
+                  o_element_bytes(C.facts) * kColumnsOfThread<C> * (static_cast<int>(threadIdx.x) % 4);
+    }
+    if constexpr (kIsNarrow) {
+      RegistersOf<C>::store_16_bit_rows(of_row);
+    } else {
+      RegistersOf<C>::store_f32_rows(of_row);
+    }
+    return;
+  }
   if constexpr (has_fours(C) || has_eights(C)) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -118,10 +135,12 @@ __device__ __forceinline__ void store_rows(const Params& p, const Accumulator<C>
       if (own >= rows_of_tile_head<C>(p, tile)) continue;
       const int column = kColumnsOfThread<C> * (static_cast<int>(threadIdx.x) % 4);
       char* const to = o_row_of<C>(p, at, first_query_of<C>(p, tile, at), own) + o_element_bytes(C.facts) * column;
-      store_columns<C, !kIsNarrow>(to, output, r);
+      store_columns<C, !kIsNarrow>(to, held, r);
     }
     return;
   }
+  Accumulator<C> copy;
+  const Accumulator<C>& output = values_of<C>(held, copy);
   const int lane = static_cast<int>(threadIdx.x) % 4;
   // By mma.sync, whose compiles are the longest, one copy of the code for both rows.
   constexpr int kCopies = owns_rows(C) ? 1 : 2;
@@ -173,13 +192,19 @@ __device__ __forceinline__ void store_rows_of_part(const Params& p, const Accumu
     }
   }
   const int column = cta_of_tile<C>() * v_columns(C) + kColumnsOfThread<C> * (static_cast<int>(threadIdx.x) % 4);
+  [[maybe_unused]] char* of_row[2] = {};
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = row + 8 * r;
     if (own >= rows_of_tile_head<C>(p, tile)) continue;
-    float* const to = p.partial_o + part_index<C>(p, tile, own) * C.facts.head_dim_v + column;
-    store_columns<C, true>(reinterpret_cast<char*>(to), output, r);
+    char* const to = reinterpret_cast<char*>(p.partial_o + part_index<C>(p, tile, own) * C.facts.head_dim_v + column);
+    if constexpr (uses_mma_sync(C)) {
+      store_columns<C, true>(to, output, r);
+    } else {
+      of_row[r] = to;
+    }
   }
+  if constexpr (!uses_mma_sync(C)) RegistersOf<C>::store_f32_rows(of_row);
 }
 
 template <Config C>

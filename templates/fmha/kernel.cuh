@@ -16,6 +16,7 @@
 #include "fmha/passed_tiles.cuh"
 #include "fmha/producer.cuh"
 #include "fmha/ragged.cuh"
+#include "fmha/registers.cuh"
 #include "fmha/row_warps.cuh"
 #include "fmha/step_8_bit.cuh"
 #include "fmha/step_work.cuh"
@@ -230,6 +231,7 @@ template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
 
+  if constexpr (!uses_mma_sync(C)) RegistersOf<C>::declare();
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
   if (common::kIsFirstPiece && threadIdx.x == 0) init_barriers<C>(smem);

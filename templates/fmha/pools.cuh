@@ -5,11 +5,11 @@
 
 #include "attention/placed_keys.cuh"
 #include "fmha/matmul.cuh"
+#include "fmha/registers.cuh"
 #include "fmha/softmax.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_words.cuh"
-#include "ptx/wgmma.cuh"
 #include "spec/fmha.h"
 
 namespace tessera::fmha {
@@ -46,17 +46,20 @@ struct PresentKeys {
     __syncwarp();
   }
 
-  // A thread's columns are constants plus 2 (t % 4). Scores are multiplied with `factor` on the way.
-  __device__ __forceinline__ void hide_others(Scores<C>& scores, const Scale& scale) const {
+  __device__ __forceinline__ bool is_missing() const {
     bool is_missing = false;
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
       const int keys = C.tile_n - 32 * i;
       is_missing = is_missing || words[i] != (keys < 32 ? (1u << (keys % 32)) - 1 : 0xffffffffu);
     }
-    if (!scale.is_applied() && !is_missing) return;
-    float factor = scale.factor(), same = factor;
-    ptx::order_after_wait(factor, same);
+    return is_missing;
+  }
+
+  // A thread's columns are constants plus 2 (t % 4). Scores are multiplied with the scale's factor on the way.
+  __device__ __forceinline__ void hide_others(Scores<C>& scores, const Scale& scale) const {
+    if (!scale.is_applied() && !is_missing()) return;
+    const float factor = scale.factor();
     const int own_column = 2 * (static_cast<int>(threadIdx.x) % 4);
 #pragma unroll
     for (int group = 0; group < C.tile_n / 2; group += 16) {
@@ -67,6 +70,14 @@ struct PresentKeys {
         scores[v] = (bits >> key & 1) != 0 ? scores[v] * factor : ptx::minus_infinity();
       }
     }
+  }
+  // The same by wgmma.
+  __device__ __forceinline__ void hide_others(const Scale& scale) const {
+    if (!scale.is_applied() && !is_missing()) return;
+    unsigned bits[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) bits[i] = words[i] >> (2 * (static_cast<int>(threadIdx.x) % 4));
+    RegistersOf<C>::hide_by_bits(scale.factor(), bits, bits);
   }
 };
 

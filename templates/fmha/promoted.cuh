@@ -10,6 +10,7 @@
 
 #include "fmha/epilogue.cuh"
 #include "fmha/matmul.cuh"
+#include "fmha/registers.cuh"
 #include "fmha/schedule.cuh"
 #include "fmha/softmax.cuh"
 #include "ptx/global.cuh"
@@ -54,32 +55,6 @@ template <Config C>
 struct PromotedSums {
   unsigned address;      // in shared memory
   char* of_row[2] = {};  // or in o, of this thread's rows: null where there is none
-
-  // The place of word i of a vector among the thread's, two columns of one row or the other in turn. Vectors of shared
-  // memory have both rows, those in o one: four threads have 64 bytes of it side by side.
-  __device__ static constexpr int word(int vector, int i) {
-    return keeps_sums_in_o(C) ? vector / 2 * 8 + 2 * i + vector % 2 : 4 * vector + i;
-  }
-  __device__ __forceinline__ void load(int vector, float (&words)[4]) const {
-    if constexpr (!keeps_sums_in_o(C)) {
-      ptx::ld_shared_v4_f32(address + vector * 16 * kWarpgroupThreads, words);
-    } else {
-      ptx::Vector4 bits{0, 0, 0, 0};
-      if (of_row[vector % 2] != nullptr) bits = ptx::ld_global_v4_written(of_row[vector % 2] + vector / 2 * 64);
-      words[0] = __uint_as_float(bits.x);
-      words[1] = __uint_as_float(bits.y);
-      words[2] = __uint_as_float(bits.z);
-      words[3] = __uint_as_float(bits.w);
-    }
-  }
-  __device__ __forceinline__ void store(int vector, const float (&words)[4]) const {
-    if constexpr (!keeps_sums_in_o(C)) {
-      ptx::st_shared_v4_f32(address + vector * 16 * kWarpgroupThreads, words[0], words[1], words[2], words[3]);
-    } else if (of_row[vector % 2] != nullptr) {
-      ptx::st_global_v4(of_row[vector % 2] + vector / 2 * 64, {__float_as_uint(words[0]), __float_as_uint(words[1]),
-                                                               __float_as_uint(words[2]), __float_as_uint(words[3])});
-    }
-  }
 };
 // `row`: of the tile's head, the thread's first.
 template <Config C>
@@ -106,28 +81,14 @@ __device__ __forceinline__ void give_up_sums() { __syncwarp(); }
 
 // O becomes the whole sum.
 template <Config C>
-__device__ __forceinline__ void add_promoted(Accumulator<C>& output, const PromotedSums<C>& kept, unsigned smem,
-                                             int warpgroup) {
+__device__ __forceinline__ void add_promoted(const PromotedSums<C>& kept, unsigned smem, int warpgroup) {
   const unsigned factors = promoted_factors<C>(smem, warpgroup);
   const float factor[2] = {ptx::ld_shared_f32(factors), ptx::ld_shared_f32(factors + 4)};
   if (__float_as_int(factor[0]) < 0) return;
-#pragma unroll
-  for (int vector = 0; vector < promoted_words<C>() / 4; ++vector) {
-    float words[4];
-    kept.load(vector, words);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int word = kept.word(vector, i);
-      if constexpr (keeps_f16_sums(C)) {
-        float pair[2];
-        ptx::f32_of_f16x2(__float_as_uint(words[i]), pair[0], pair[1]);
-        float* const sums = output + 2 * word;
-        sums[0] = fmaf(pair[0], factor[word % 2], sums[0]);
-        sums[1] = fmaf(pair[1], factor[word % 2], sums[1]);
-      } else {
-        output[word] = fmaf(words[i], factor[i / 2], output[word]);
-      }
-    }
+  if constexpr (keeps_sums_in_o(C)) {
+    RegistersOf<C>::add_promoted(kept.of_row, factor);
+  } else {
+    RegistersOf<C>::add_promoted(kept.address, factor);
   }
 }
 
@@ -141,8 +102,8 @@ __device__ __forceinline__ float factor_to_f16(float sum) {
 // O, the whole sum, is kept, and may begin anew. `sum`: of this thread's columns of its rows, of the keys in O and
 // perhaps of more.
 template <Config C>
-__device__ __forceinline__ void keep_promoted(const Accumulator<C>& output, const PromotedSums<C>& kept,
-                                              const float (&sum)[2], unsigned smem, int warpgroup) {
+__device__ __forceinline__ void keep_promoted(const PromotedSums<C>& kept, const float (&sum)[2], unsigned smem,
+                                              int warpgroup) {
   float up[2] = {1.0f, 1.0f}, down[2] = {1.0f, 1.0f};
   if constexpr (keeps_f16_sums(C)) {
 #pragma unroll
@@ -151,20 +112,10 @@ __device__ __forceinline__ void keep_promoted(const Accumulator<C>& output, cons
       down[r] = __int_as_float(((2 * 127) << 23) - __float_as_int(up[r]));  // of a power of two the reciprocal
     }
   }
-#pragma unroll
-  for (int vector = 0; vector < promoted_words<C>() / 4; ++vector) {
-    float words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int word = kept.word(vector, i);
-      if constexpr (keeps_f16_sums(C)) {
-        const float* const sums = output + 2 * word;
-        words[i] = __uint_as_float(ptx::cvt_pack<DType::f16>(sums[0] * up[word % 2], sums[1] * up[word % 2]));
-      } else {
-        words[i] = output[word];
-      }
-    }
-    kept.store(vector, words);
+  if constexpr (keeps_sums_in_o(C)) {
+    RegistersOf<C>::keep_promoted(kept.of_row, up);
+  } else {
+    RegistersOf<C>::keep_promoted(kept.address, up);
   }
   ptx::st_shared_v2_f32(promoted_factors<C>(smem, warpgroup), down[0], down[1]);
 }

@@ -13,27 +13,6 @@
 
 namespace tessera::fmha {
 
-// Scores, times `multiplier`, become exponents. `subtrahend`: of this thread's rows. `top`: the bits of each row's
-// largest exponent in this thread, if that is above zero; else of any.
-template <int kCount>
-__device__ __forceinline__ void to_exponents(float (&scores)[kCount], float multiplier, const float (&subtrahend)[2],
-                                             int (&top)[2]) {
-  int partial[4];
-#pragma unroll
-  for (int v = 0; v < kCount; v += 8) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) scores[v + i] = fmaf(scores[v + i], multiplier, -subtrahend[i / 2 % 2]);
-    const auto bits = [&](int i) { return __float_as_int(scores[v + i]); };
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int of_pair = max(bits(2 * i), bits(2 * i + 1));
-      partial[i] = v == 0 ? of_pair : max(partial[i], of_pair);
-    }
-  }
-  top[0] = max(partial[0], partial[2]);
-  top[1] = max(partial[1], partial[3]);
-}
-
 // References become what the maxima of exponents ask for. `raise`: is then subtracted from exponents; `correction`:
 // what was summed before is multiplied with it.
 __device__ __forceinline__ void raise_references(RowStatistics& rows, const float (&max)[2], float (&raise)[2],
@@ -49,23 +28,6 @@ __device__ __forceinline__ void raise_references(RowStatistics& rows, const floa
     correction[r] = is_blank ? 1.0f : ptx::ex2(-raise[r]);
     rows.sum[r] *= correction[r];
   }
-}
-
-// Values of a step of P's product, which pack() makes registers of. Probabilities come in such parts.
-inline constexpr int kPart = 16;
-
-// Exponents [begin, begin + kPart) become probabilities.
-template <int kCount>
-__device__ __forceinline__ void raise_to_powers(float (&exponents)[kCount], int begin) {
-#pragma unroll
-  for (int v = begin; v < begin + kPart; ++v) exponents[v] = ptx::ex2(exponents[v]);
-}
-
-// Of these the sums, of which a row has two.
-template <int kCount>
-__device__ __forceinline__ void add_up(const float (&probabilities)[kCount], int begin, float (&sum)[4]) {
-#pragma unroll
-  for (int v = begin; v < begin + kPart; ++v) sum[v / 2 % 4] += probabilities[v];
 }
 
 }  // namespace tessera::fmha

@@ -4,6 +4,7 @@
 
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/registers.cuh"
 #include "fmha/schedule.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
@@ -113,22 +114,28 @@ __device__ __forceinline__ void stage_normalized(const Accumulator<C>& output, u
   // Without a swizzle a span is one chunk, and the lanes' two chunks lie in two panels.
   const int second = kSpan == 16 ? kRowsPerWarpgroup * kSpan : 16;
   const unsigned address = swizzle_address(C.swizzle, slot + row * kSpan + lane / 16 * second);
+  if constexpr (!uses_mma_sync(C)) {
+    RegistersOf<C>::stage(address);
+  } else {
 #pragma unroll
-  for (int i = 0; i < v_columns(C) / 16; ++i) {
-    unsigned packed[4];
+    for (int i = 0; i < v_columns(C) / 16; ++i) {
+      unsigned packed[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int v = 8 * i + 2 * j;
-      packed[j] = ptx::cvt_pack<C.facts.dtype>(output[v], output[v + 1]);
+      for (int j = 0; j < 4; ++j) {
+        const int v = 8 * i + 2 * j;
+        packed[j] = ptx::cvt_pack<C.facts.dtype>(output[v], output[v + 1]);
+      }
+      ptx::stmatrix_x4((address ^ (32 * i % kSpan)) + 32 * i / kSpan * kRowsPerWarpgroup * kSpan, packed[0], packed[1],
+                       packed[2], packed[3]);
     }
-    ptx::stmatrix_x4((address ^ (32 * i % kSpan)) + 32 * i / kSpan * kRowsPerWarpgroup * kSpan, packed[0], packed[1],
-                     packed[2], packed[3]);
   }
 }
 
 // fp32 O: the columns of one pass. Addresses as above; rows that are 8 apart have the same swizzle.
 template <Config C>
-__device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& output, int pass, unsigned slot) {
+__device__ __forceinline__ void stage_unnormalized(const Accumulator<C>& held, int pass, unsigned slot) {
+  Accumulator<C> copy;
+  const Accumulator<C>& output = values_of<C>(held, copy);
   constexpr int kSpan = swizzle_span_bytes(C.swizzle);
   constexpr int kCount = v_columns(C) / 2 / o_passes(C);
   const int thread = ptx::forget(static_cast<int>(threadIdx.x) % kWarpgroupThreads);

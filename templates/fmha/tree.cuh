@@ -5,6 +5,7 @@
 #include "fmha/key_blocks.cuh"
 #include "fmha/matmul.cuh"
 #include "fmha/params.cuh"
+#include "fmha/registers.cuh"
 #include "ptx/math.cuh"
 #include "spec/fmha.h"
 
@@ -35,6 +36,24 @@ __device__ __forceinline__ void hide_by_tree(Scores<C>& scores, const Params& p,
       if ((bits[v / 2 % 2] >> key & 1) == 0) scores[v] = ptx::minus_infinity();
     }
   }
+}
+
+// The same by wgmma.
+template <Config C>
+__device__ __forceinline__ void hide_by_tree(const Params& p, const Lengths& lengths, long long token, int row,
+                                             int first_key) {
+  if (first_key + C.tile_n <= lengths.k - lengths.q) return;
+  constexpr int kWords = (C.tile_n + 31) / 32;
+  const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
+  const attention::TreeRow rows[2] = {attention::tree_row(p, lengths, token, row / C.pack_gqa),
+                                      attention::tree_row(p, lengths, token, (row + 8) / C.pack_gqa)};
+  unsigned bits[2][kWords];
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) bits[r][i] = rows[r].visible(own_column + 32 * i);
+  }
+  RegistersOf<C>::hide_by_bits(1.0f, bits[0], bits[1]);
 }
 
 }  // namespace tessera::fmha

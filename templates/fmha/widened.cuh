@@ -49,7 +49,7 @@ __device__ __forceinline__ void load_raw(const Params& p, unsigned smem, const W
   constexpr LoadRing kRing = load_ring(C, kIsV), kRingOfV = load_ring(C, kIsV || kIsEither);
   static_assert(kRing.slot_bytes == kRingOfV.slot_bytes);
   const int offset = is_v ? kRingOfV.offset : kRing.offset;
-  const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
+  const int head = C.pack_gqa > 1 ? at.head : quotient(at.head * p.heads_kv, p.heads_q);
   const LoadedKeys keys = loaded_keys_of<C>(p, schedule, tile);
   const int count = is_real ? keys.count : is_v ? 0 : 1;
 #pragma unroll 1
@@ -200,7 +200,7 @@ __device__ __forceinline__ float descale_of(const Params& p, const float* descal
                                             long long stride_head, const TileIndex& tile) {
   if (descale == nullptr) return widened_unit(C.facts);
   const HeadIndex at = head_of<C>(p, tile);
-  const int head = C.pack_gqa > 1 ? at.head : quotient(at.head, quotient(p.heads_q, p.heads_kv));
+  const int head = C.pack_gqa > 1 ? at.head : quotient(at.head * p.heads_kv, p.heads_q);
   const float* const of_tile = descale + min(at.batch, p.batch - 1) * stride_batch + head * stride_head;
   return __uint_as_float(ptx::ld_global_u32(of_tile)) * widened_unit(C.facts);
 }
