@@ -74,7 +74,7 @@ __device__ __forceinline__ void init_barriers(unsigned smem) {
   ptx::fence_mbarrier_init();
 }
 
-// Consumers are compiled beside all else.
+// Of kernels by wgmma: consumers are compiled beside all else.
 inline constexpr int kPieceOfConsumers = 2;
 
 // What consumers' schedules are made from.
@@ -149,7 +149,7 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
 // stayed as it was.
 template <Config C>
 __device__ __forceinline__ void run_ahead(const Params& params, unsigned smem) {
-  if (common::kIsFirstPiece && threadIdx.x < kWarpgroupThreads) {
+  if (threadIdx.x < kWarpgroupThreads) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     KeysAhead<C> ahead(params);
     if (warp == kWarpOfO) {
@@ -165,17 +165,15 @@ __device__ __forceinline__ void run_ahead(const Params& params, unsigned smem) {
     if (warp != kWarpOfQ) start_first_block<C>(params, smem, known, warp == kWarpOfV);
     produce<C>(params, Schedule<C>{params}, smem, known);
   } else {
-    common::in_piece<kPieceOfConsumers>([&] {
-      ptx::barrier_sync(0, num_threads(C));
-      set_consumer_registers<C>();
-      ptx::griddepcontrol_wait();
-      if (!begins_merge_late<C>()) ptx::griddepcontrol_launch_dependents();
-      if constexpr (has_eight_rows(C)) {
-        consume_eight_rows<C>(params, Schedule<C>{params}, smem);
-      } else {
-        consume_shared<C>(params, Schedule<C>{params}, smem);
-      }
-    });
+    ptx::barrier_sync(0, num_threads(C));
+    set_consumer_registers<C>();
+    ptx::griddepcontrol_wait();
+    if (!begins_merge_late<C>()) ptx::griddepcontrol_launch_dependents();
+    if constexpr (has_eight_rows(C)) {
+      consume_eight_rows<C>(params, Schedule<C>{params}, smem);
+    } else {
+      consume_shared<C>(params, Schedule<C>{params}, smem);
+    }
   }
 }
 
@@ -195,7 +193,7 @@ __device__ __forceinline__ void run(const Params& params, unsigned smem) {
     // One schedule in each role: what lives across the change of registers takes some that producers have too, and with
     // head_dim 256, pages and ragged queries the assembler spilled it. The roles stand here since the compiler would
     // optimise those of a function there, and here again.
-    if (common::kIsFirstPiece && threadIdx.x < kWarpgroupThreads) {
+    if (threadIdx.x < kWarpgroupThreads) {
       set_producer_registers<C>();
       if constexpr (!passes_tiles(C)) {
         produce<C>(params, Schedules{schedule_source<C>(params, smem)}, smem);
@@ -205,15 +203,13 @@ __device__ __forceinline__ void run(const Params& params, unsigned smem) {
         produce<C>(params, PassedTiles<C>{smem}, smem);
       }
     } else {
-      common::in_piece<kPieceOfConsumers>([&] {
-        set_consumer_registers<C>();
-        const Schedules schedule{schedule_source<C>(params, smem)};
-        if constexpr (shares_blocks(C)) {
-          consume_shared<C>(params, schedule, smem);
-        } else {
-          consume_rows<C>(params, schedule, smem);
-        }
-      });
+      set_consumer_registers<C>();
+      const Schedules schedule{schedule_source<C>(params, smem)};
+      if constexpr (shares_blocks(C)) {
+        consume_shared<C>(params, schedule, smem);
+      } else {
+        consume_rows<C>(params, schedule, smem);
+      }
     }
   } else {
     const Schedules schedule{schedule_source<C>(params, smem)};

@@ -75,8 +75,9 @@ inline std::string complaint(Compiler& compiler, const Problem& problem) {
           planned_parameter_bytes(step))
         return "the plan's parameters are not those of the code";
     }
-    if (const std::size_t at = image.report.log.find("tessera: compiled whole"); at != std::string::npos)
-      return image.report.log.substr(at);
+    const std::size_t whole = image.report.log.find("tessera: compiled whole");
+    if (whole != std::string::npos && image.report.log.find("a piece spills", whole) == std::string::npos)
+      return image.report.log.substr(whole);
     if (!image.report.notes.empty()) return image.report.notes.front();
     if (image.report.log.find("warning") != std::string::npos) return image.report.log;
   } catch (const Error& error) {
