@@ -72,11 +72,14 @@ std::string inlined(std::string_view text) {
 std::vector<SourceFile> piece_headers(int pieces) {
   std::vector<SourceFile> headers;
   for (int i = 1; pieces > 1 && i <= pieces; ++i)
-    headers.push_back({"common/piece.cuh", fmt::format("#pragma once\n\n"
-                                                       "namespace tessera::common {{\n\n"
-                                                       "inline constexpr int kPiece = {};\n\n"
-                                                       "}}  // namespace tessera::common\n",
-                                                       i)});
+    headers.push_back(
+        {"common/piece.cuh",
+         fmt::format("// Joined as by version 1: raise it where runtime/*_join.cpp comes to give other code.\n"
+                     "#pragma once\n\n"
+                     "namespace tessera::common {{\n\n"
+                     "inline constexpr int kPiece = {};\n\n"
+                     "}}  // namespace tessera::common\n",
+                     i)});
   return headers;
 }
 
@@ -85,7 +88,11 @@ std::vector<SourceFile> piece_headers(int pieces) {
 SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_overrides) {
   PlanSources sources = sources_of(plan, template_overrides);
   SourceBundle bundle = bundle_of(plan, kEntry, std::move(sources.entry), sources.headers);
-  bundle.pieces = piece_headers(sources.pieces);
+  // What stands before the roles runs in each piece that has it, which a kernel.cuh of somebody's own need not know.
+  const bool is_own = std::any_of(template_overrides.begin(), template_overrides.end(), [](const SourceFile& file) {
+    return file.path.ends_with("/kernel.cuh") || file.path.starts_with("common/piece");
+  });
+  if (!is_own) bundle.pieces = piece_headers(sources.pieces);
   if (!sources.merge.empty())
     bundle.merge =
         std::make_shared<const SourceBundle>(bundle_of(plan, kMerge, std::move(sources.merge), sources.merge_headers));

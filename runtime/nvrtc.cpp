@@ -145,18 +145,25 @@ class NvrtcCompiler final : public Compiler {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
 
+  /// Cubins of 12.x are of another form (no .nv.compat): their pieces would be compiled for nothing.
+  bool joins_pieces() const { return options_.makes_cubin && identity().major_version >= 13; }
+
   Image compile_kernel(const SourceBundle& bundle) const {
-    if (bundle.pieces.empty() || !options_.makes_cubin || bundle.entries.size() != 1) return compile_whole(bundle);
+    if (bundle.pieces.empty() || !joins_pieces() || bundle.entries.size() != 1) return compile_whole(bundle);
     const auto start = std::chrono::steady_clock::now();
     // The last one, which takes longest, here and first. Where one throws, the futures wait for the others.
     const std::size_t last = bundle.pieces.size() - 1;
-    std::vector<std::future<Image>> others;
+    std::vector<std::future<std::optional<Image>>> others;
     for (std::size_t i = 0; i < last; ++i)
-      others.push_back(begun([this, &bundle, i] { return compile_whole(piece_of(bundle, i), kTurn); }));
-    Image longest = compile_whole(piece_of(bundle, last));
+      others.push_back(begun([this, &bundle, i] { return compile_once(piece_of(bundle, i), true, kTurn); }));
+    std::optional<Image> longest = compile_once(piece_of(bundle, last), true);
     std::vector<Image> pieces;
-    for (std::future<Image>& piece : others) pieces.push_back(piece.get());
-    pieces.push_back(std::move(longest));
+    for (std::future<std::optional<Image>>& other : others)
+      if (std::optional<Image> piece = other.get()) pieces.push_back(std::move(*piece));
+    if (longest) pieces.push_back(std::move(*longest));
+    // What is wrong, or that there is too little memory for several, is what the whole kernel's compile says, or does
+    // not.
+    if (pieces.size() != bundle.pieces.size()) return compile_whole(bundle);
     std::string refused;
     std::optional<Image> image = join_pieces(pieces, bundle.entries.front(), refused);
     if (!image) {
@@ -175,9 +182,15 @@ class NvrtcCompiler final : public Compiler {
     return piece;
   }
 
-  /// `turn`: how long it waits for others to begin. NVRTC reads the sources of one program at a time, whatever thread
-  /// asks (0.1 s of a kernel's on an H200's host), and what takes longest should not wait for the rest.
   Image compile_whole(const SourceBundle& bundle, std::chrono::milliseconds turn = {}) const {
+    return *compile_once(bundle, false, turn);
+  }
+
+  /// Nothing where a piece fails. `turn`: how long it waits for others to begin. NVRTC reads the sources of one program
+  /// at a time, whatever thread asks (0.1 s of a kernel's on an H200's host), and what takes longest should not wait
+  /// for the rest.
+  std::optional<Image> compile_once(const SourceBundle& bundle, bool is_piece,
+                                    std::chrono::milliseconds turn = {}) const {
     if (turn.count() > 0) std::this_thread::sleep_for(turn);
     const std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
     const auto start = std::chrono::steady_clock::now();
@@ -185,6 +198,7 @@ class NvrtcCompiler final : public Compiler {
     const nvrtcResult result = program.compile(options);
     Image image;
     image.report.log = program.log();
+    if (result != 0 && is_piece) return std::nullopt;
     if (result != 0) fail(bundle, options, result, image.report.log);
     image.ptx = program.ptx();
     if (options_.makes_cubin) image.cubin = program.cubin();

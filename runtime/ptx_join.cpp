@@ -42,6 +42,8 @@ void for_each_line(std::string_view text, const Visit& visit) {
 /// one's.
 void require_no_variables(const PtxModule& module, std::string_view first_head) {
   for_each_line(module.head, [&](std::string_view line) {
+    if (line.starts_with(".func") || line.starts_with(".weak .func") || line.starts_with(".visible .func"))
+      refuse_to_join("a piece has a function: {}", line);
     if (line.starts_with(".extern") && first_head.find(line) == std::string_view::npos)
       refuse_to_join("one piece alone declares {}", line);
     if (!line.starts_with(".global") && !line.starts_with(".visible .global") && !line.starts_with(".const")) return;
@@ -50,6 +52,13 @@ void require_no_variables(const PtxModule& module, std::string_view first_head) 
     name.remove_prefix(name.rfind(' ') + 1);
     if (module.body.find(name) != std::string_view::npos) refuse_to_join("a piece reads the variable {}", name);
   });
+}
+
+/// Static shared memory of two pieces would lie at the same place.
+void require_no_shared_memory(const PtxModule& module) {
+  if (module.body.find("\n\t.shared ") != std::string_view::npos ||
+      module.head.find("\n.shared ") != std::string_view::npos)
+    refuse_to_join("a piece has shared memory of its own");
 }
 
 std::string with(std::string_view text, std::string_view from, std::string_view to) {
@@ -91,10 +100,12 @@ std::string_view strings_of(std::string_view tail) {
 std::string joined_ptx(const std::vector<std::string>& pieces, std::string_view entry) {
   constexpr int kFilesOfPiece = 1000;
   const PtxModule first = parts_of(pieces.front(), entry);
+  require_no_shared_memory(first);
   std::string body(first.body), others, files, strings;
   for (std::size_t i = 1; i < pieces.size(); ++i) {
     const std::size_t number = i + 1;
     const PtxModule module = parts_of(pieces[i], entry);
+    require_no_shared_memory(module);
     require_no_variables(module, first.head);
     const std::string mark = fmt::format("nanosleep.u32 {};", mark_of_piece(number));
     const std::string label = fmt::format("$L__piece_{}", number);

@@ -53,9 +53,8 @@ struct FmhaOperator {
   static MergeCode merge_code(const Config& config);
   /// Headers that exist for this Config only: the wgmma instructions in use.
   static std::vector<SourceFile> generated_headers(const Config& config);
-  /// Producers and consumers. Whole by mma.sync, which few queries are taken by: such kernels take 6 to 15 us, and in
-  /// pieces took up to half a microsecond more on an H200.
-  static int pieces(const Config& config) { return uses_mma_sync(config) ? 1 : 2; }
+  /// How many compiles side by side make the kernel: producers and consumers, or all in one.
+  static int pieces(const Config& config);
 
   /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.

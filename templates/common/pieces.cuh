@@ -2,7 +2,8 @@
 // The first one has the entry and goes on to every other; whoever compiles them puts the machine code of the others
 // behind it, and branches in the place of what go_on_in_piece() left (runtime/kernel_pieces.h). So no value passes from
 // one piece to another but in shared memory: a piece reads parameters, thread and block indices again, and nothing is
-// under way in registers where it begins.
+// under way in registers where it begins. What stands before the roles and not under kIsFirstPiece runs once more in
+// each other piece: it may compute, and do nothing else.
 #pragma once
 
 #include "common/piece.cuh"

@@ -13,7 +13,7 @@ namespace {
 
 using emulator::Schedule;
 
-/// Of every other compile the images too: whether they are joined.
+/// Compiles in pieces, or whole, and looks whether that is what came.
 class Watched final : public Compiler {
  public:
   explicit Watched(bool is_whole) : is_whole_(is_whole), compiler_(make_nvrtc_compiler()) {}
@@ -36,8 +36,8 @@ class Watched final : public Compiler {
 };
 
 void check_both(const Fmha& problem, const reference::FmhaSizes& sizes, const testing::FmhaLaunchFacts& facts = {}) {
-  if (!find_nvrtc()) {
-    MESSAGE("skipped: no NVRTC");
+  if (!find_nvrtc() || make_nvrtc_compiler()->identity().major_version < 13) {
+    MESSAGE("skipped: no NVRTC from 13.0 on");
     return;
   }
   const std::vector<Schedule> schedules{Schedule::fair, Schedule::adversarial};
@@ -55,8 +55,15 @@ void check_both(const Fmha& problem, const reference::FmhaSizes& sizes, const te
 
 }  // namespace
 
-TEST_CASE("attention in pieces: dense keys") {
-  check_both({.head_dim = 64, .mask = Mask::causal}, {2, 2, 1, 150, 200, 64});
+TEST_CASE("attention in pieces: 8 bits, whose V other warps transpose") {
+  check_both({.head_dim = 64, .dtype = DType::e4m3, .mask = Mask::causal}, {2, 2, 1, 150, 200, 64});
+}
+
+TEST_CASE("attention in pieces: e4m3 keys in pages, which other warps widen") {
+  Fmha problem{.head_dim = 64, .mask = Mask::causal, .kv_layout = KvLayout::paged, .page_size = 16};
+  problem.kv_dtype = DType::e4m3;
+  problem.seqused = UsedLengths::k;
+  check_both(problem, {2, 2, 1, 70, 130, 64}, {.seqused_k = {130, 33}});
 }
 
 TEST_CASE("attention in pieces: ragged queries, keys in pages, dealt") {
@@ -69,6 +76,8 @@ TEST_CASE("attention in pieces: ragged queries, keys in pages, dealt") {
 
 TEST_CASE("attention in pieces: latent keys") {
   check_both({.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = 16}, {2, 16, 1, 1, 140, 576, 512});
+  // Two tiles of a cluster that share keys.
+  check_both({.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = 128}, {1, 128, 1, 1, 140, 576, 512});
 }
 
 }  // namespace tessera::fmha_pieces_test

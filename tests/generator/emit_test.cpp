@@ -142,6 +142,34 @@ TEST_CASE("kernels whose parts and output are alike have one merge") {
   CHECK(merge_text(dealt, {{"tile_n", "80"}}) != merge_text(dealt, {}));
 }
 
+TEST_CASE("attention by wgmma whose producers have much to do is compiled in pieces") {
+  const auto pieces_of = [](const Fields& fields, const std::vector<SourceFile>& overrides = {}) {
+    const SourceBundle bundle = emit(make_plan(problem_of("fmha", fields)), overrides);
+    for (const SourceFile& piece : bundle.pieces) {
+      CHECK(piece.path == "common/piece.cuh");
+      CHECK(std::count_if(bundle.headers.begin(), bundle.headers.end(),
+                          [&](const SourceFile& header) { return header.path == piece.path; }) == 1);
+    }
+    return bundle.pieces.size();
+  };
+  const Fields paged{{"kv_layout", "paged"}, {"page_size", "16"}};
+  for (const Fields& in_pieces : {paged, Fields{{"dtype", "e4m3"}}, Fields{{"q_layout", "ragged"}},
+                                  Fields{{"kv_dtype", "e4m3"}}, Fields{{"split_kv", "dealt"}, {"tile_m", "128"}},
+                                  Fields{{"head_dim", "576"}, {"head_dim_v", "512"}, {"v_is_k", "on"}}}) {
+    CAPTURE(in_pieces.front().first);
+    CHECK(pieces_of(in_pieces) == 2);
+  }
+  for (const Fields& whole :
+       {Fields{{"mask", "causal"}}, Fields{{"arch", "sm_120a"}, {"q_layout", "ragged"}}, Fields{{"arch", "sm_100a"}},
+        Fields{{"head_dim", "512"}, {"v_is_k", "on"}, {"kv_pools", "sparse_window"}, {"kv_cache", "mla_584"}}}) {
+    CAPTURE(whole.front().second);
+    CHECK(pieces_of(whole) == 0);
+  }
+  // Code before the roles runs in each piece, which a kernel.cuh of somebody's own need not know.
+  CHECK(pieces_of(paged, {{"fmha/kernel.cuh", "// mine\n"}}) == 0);
+  CHECK(pieces_of(paged, {{"fmha/softmax.cuh", "// mine\n"}}) == 2);
+}
+
 TEST_CASE("a merge is a translation unit of its own, and in one file the last part") {
   const Plan plan = make_plan(problem_of("fmha", {{"mask", "causal"}, {"split_kv", "dealt"}}));
   const SourceBundle bundle = emit(plan);

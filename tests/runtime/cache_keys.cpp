@@ -26,6 +26,9 @@ TEST_CASE("cache keys: every part of the content changes the source key") {
       [](SourceBundle& b) { b.entries[0] += "_"; },
       [](SourceBundle& b) { b.merge = std::make_shared<const SourceBundle>(); },
       [](SourceBundle& b) { b.merge = std::make_shared<const SourceBundle>(b); },
+      [](SourceBundle& b) {
+        b.pieces = {{"piece.cuh", "1"}};
+      },
       [](SourceBundle& b) {  // the same bytes, cut elsewhere
         b.headers[0].path += b.headers[0].text[0];
         b.headers[0].text.erase(0, 1);

@@ -18,11 +18,12 @@ namespace {
 
 constexpr std::string_view kEntry = "tessera_two";
 
-/// Null, with a message, where NVRTC is absent.
+/// Null, with a message, where NVRTC is absent or before 13.0.
 Compiler* compiler() {
   static const std::unique_ptr<Compiler> shared = find_nvrtc() ? make_nvrtc_compiler() : nullptr;
-  if (shared == nullptr) MESSAGE("not run: no NVRTC here");
-  return shared.get();
+  if (shared != nullptr && shared->identity().major_version >= 13) return shared.get();
+  MESSAGE("not run: no NVRTC from 13.0 on here");
+  return nullptr;
 }
 
 SourceFile piece(int number) { return {"piece.cuh", fmt::format("#define PIECE {}\n", number)}; }
@@ -34,6 +35,7 @@ SourceBundle two_warps(const std::string& body = "tile[threadIdx.x] = 2.5f * x[t
   bundle.text =
       "#include \"piece.cuh\"\n"
       "__device__ float variable;\n"
+      "__device__ __noinline__ float called(float x) { return x * x + 1.0f; }\n"
       "extern \"C\" __global__ void __launch_bounds__(64) tessera_two(float* x) {\n"
       "  extern __shared__ float tile[];\n"
       "  if (PIECE != 2 && threadIdx.x < 32) {\n"
@@ -149,6 +151,15 @@ TEST_CASE("pieces: what can't be joined is said, and the kernel compiled whole")
   damaged = second;
   damaged.ptx = "no kernel";
   CHECK(refused({first, damaged}) == "PTX without a body of tessera_two");
+
+  const auto whole_as = [&](const std::string& body) {
+    const Image image = compiler()->compile(two_warps(body));
+    const std::size_t at = image.report.log.find("can't be joined: ");
+    return at == std::string::npos ? std::string() : image.report.log.substr(at + 17);
+  };
+  CHECK(whole_as("__shared__ volatile float own[32]; own[threadIdx.x - 32] = x[0]; tile[threadIdx.x] = own[63 - "
+                 "threadIdx.x];\n") == "a piece has shared memory of its own\n");
+  CHECK(whole_as("tile[threadIdx.x] = called(x[threadIdx.x]);\n").starts_with("a piece has a function: "));
 
   // A variable of the module: each piece would have its own.
   const SourceBundle with_variable = two_warps("tile[threadIdx.x] = atomicAdd(&variable, 1.0f);\n");

@@ -23,6 +23,7 @@ namespace tessera::jit_test {
 class CountingCompiler final : public Compiler {
  public:
   std::atomic<int> compiles{0};
+  std::atomic<std::size_t> pieces = 0;  ///< of the last bundle
   std::atomic<int> delay_ms{0};
   std::atomic<bool> is_held{false};  ///< compiles wait until it is false and notified
   std::string fail_on;               ///< compiles of a bundle whose program text holds this fail
@@ -31,6 +32,7 @@ class CountingCompiler final : public Compiler {
   const std::vector<std::string>& architectures() const override { return architectures_; }
   Image compile(const SourceBundle& bundle) override {
     ++compiles;
+    pieces = bundle.pieces.size();
     std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms.load()));
     is_held.wait(true);
     if (!fail_on.empty() && bundle.entries.front().find(fail_on) != std::string::npos) {

@@ -368,6 +368,14 @@ TEST_CASE("jit: compiler options enter the key") {
   fixture.jit()->kernel(Fmha{});
   fixture.jit({.nvrtc_options = {"--use_fast_math"}})->kernel(Fmha{});
   CHECK(fixture.compiler->compiles == 2);
+
+  // What is asked of the compiler is done to the whole kernel.
+  const Fmha in_pieces{.kv_layout = KvLayout::paged, .page_size = 16};
+  fixture.jit()->kernel(in_pieces);
+  CHECK(fixture.compiler->pieces == 2);
+  fixture.jit({.nvrtc_options = {"-lineinfo"}})->kernel(in_pieces);
+  CHECK(fixture.compiler->pieces == 0);
+  CHECK(fixture.compiler->compiles == 4);
 }
 
 }  // namespace

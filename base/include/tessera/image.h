@@ -33,7 +33,7 @@ struct EntryReport {
 
 struct CompileReport {
   CompilerIdentity compiler;
-  std::string log;  ///< as the compiler printed it
+  std::string log;  ///< as the compiler printed it, and where pieces were not joined why
   std::vector<EntryReport> entries;
   std::vector<std::string>
       notes;  ///< the assembler's performance notes ("setmaxnreg ignored ...") and warnings, one a line
