@@ -18,8 +18,8 @@ struct NvrtcOptions {
   std::filesystem::path library;  ///< the libnvrtc.so to open; empty: the usual places (docs/cli.md)
   std::filesystem::path
       repro_folder;         ///< where a failing compile leaves its sources and the command; empty: the temporary folder
-  bool makes_cubin = true;  ///< false: PTX alone, of the whole kernel, without the assembler's half of the time: for the
-                            ///< emulator
+  bool makes_cubin = true;  ///< false: PTX alone, of the whole kernel, without the assembler's half of the time: for
+                            ///< the emulator
 };
 
 /// Throws Error{compile} that lists the places searched when there is no NVRTC.

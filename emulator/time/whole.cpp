@@ -16,17 +16,6 @@ namespace {
 
 std::uint64_t product(const std::array<std::uint32_t, 3>& x) { return std::uint64_t{x[0]} * x[1] * x[2]; }
 
-/// Clusters of one launch: so many, each so far behind the one before.
-struct Some {
-  std::uint64_t first = 0, count = 1, step = 1;
-};
-
-/// One launch of some clusters, and what its clock showed.
-struct Part {
-  SampleTime sample;
-  std::unique_ptr<Clock> clock;
-};
-
 class Grid {
  public:
   Grid(const GpuTime& gpu, const Program& program, const Entry& entry, GlobalMemory& memory, const LaunchShape& shape,
@@ -62,7 +51,7 @@ class Grid {
     learn_traffic();
     if (has_failed()) return;
     time.is_whole = !options_.skips_values;
-    const Part steady = time.is_whole ? run_all() : run_samples();
+    const SampledLaunch steady = time.is_whole ? run_all() : run_samples();
     if (has_failed()) return;
     steady.clock->add_to(time);
     if (!is_stream_) learn_ends(*steady.clock);
@@ -88,9 +77,9 @@ class Grid {
   }
 
   /// On as many multiprocessors as these.
-  Part simulate(const Some& some, int num_sms, bool keeps_values, std::uint64_t stop_after = 0) {
+  SampledLaunch simulate(const ClusterRange& some, int num_sms, bool keeps_values, std::uint64_t stop_after = 0) {
     counters_.begin();
-    Part part;
+    SampledLaunch part;
     part.sample.cluster = some.first, part.sample.clusters = static_cast<int>(some.count);
     around_.is_cold = some.first < resident_ && !runs_warm_;
     part.clock = std::make_unique<Clock>(gpu_, entry_, memory_, around_, num_sms);
@@ -116,18 +105,20 @@ class Grid {
   }
 
   /// The same on multiprocessors of their own, as many as a cluster has; nothing is computed.
-  Part simulate(const Some& some, std::uint64_t stop_after = 0) {
+  SampledLaunch simulate(const ClusterRange& some, std::uint64_t stop_after = 0) {
     return simulate(some, static_cast<int>(cluster_size_), false, stop_after);
   }
 
   /// Of a grid that is resident at once, what runs on the same multiprocessors as this cluster, one of the first
   /// `at_once_`: clusters are dealt round all multiprocessors, and those that are left round them again.
-  Some dealt_with(std::uint64_t cluster) const { return {cluster, (clusters_ - 1 - cluster) / at_once_ + 1, at_once_}; }
+  ClusterRange dealt_with(std::uint64_t cluster) const {
+    return {cluster, (clusters_ - 1 - cluster) / at_once_ + 1, at_once_};
+  }
 
   void learn_traffic() {
     if (!options_.skips_values) return;  // its stores must not happen twice: everything misses once, see run_all()
     learn_sharers();
-    const Part part = simulate({clusters_ / 2});
+    const SampledLaunch part = simulate({clusters_ / 2});
     if (has_failed()) return;
     take_traffic(*part.clock, static_cast<double>(clusters_));
     if (clusters_ > resident_ && clusters_ > 16) average_traffic(*part.clock);
@@ -167,7 +158,7 @@ class Grid {
     const double first = sum.read_total;
     for (std::uint64_t i = 1; i <= kMore && !has_failed(); ++i) {
       const double at = std::fmod(0.5 + static_cast<double>(i) * kGolden, 1.0) * static_cast<double>(clusters_);
-      const Part part = simulate({static_cast<std::uint64_t>(at)});
+      const SampledLaunch part = simulate({static_cast<std::uint64_t>(at)});
       constexpr std::uint64_t kEnough = 2;
       for (const auto& [address, bytes] : part.clock->read_bytes) sum.read_bytes[address] += bytes;
       sum.read_total += part.clock->read_total;
@@ -194,7 +185,7 @@ class Grid {
     std::map<std::uint64_t, Copies> copies;
     const std::uint64_t begin = std::min(clusters_, at_once_);
     for (std::uint64_t cluster = 0; cluster < begin; ++cluster) {
-      const Part part = simulate({cluster}, kInstructions);
+      const SampledLaunch part = simulate({cluster}, kInstructions);
       for (const auto& [key, first] : part.clock->first_copies) {
         Copies& one = copies[key.second];
         one.count += 1;
@@ -288,15 +279,15 @@ class Grid {
     return gpu_.hbm_bytes_per_us - (gpu_.hbm_bytes_per_us - gpu_.hbm_mixed_bytes_per_us) * std::min(1.0, 2 * written);
   }
 
-  Part run_all() {
-    Part part = simulate({0, clusters_}, gpu_.sms, true);
+  SampledLaunch run_all() {
+    SampledLaunch part = simulate({0, clusters_}, gpu_.sms, true);
     take_traffic(*part.clock, 1);
     time_.cycles = part.sample.cycles;
     time_.samples.push_back(part.sample);
     return part;
   }
 
-  Part run_samples() {
+  SampledLaunch run_samples() {
     const bool is_one_wave = clusters_ <= resident_;
     const std::uint64_t together =
         std::min<std::uint64_t>(static_cast<std::uint64_t>(per_sm_), (clusters_ + at_once_ - 1) / at_once_);
@@ -307,14 +298,14 @@ class Grid {
         is_one_wave ? places_of_samples(std::min(clusters_, at_once_), 1, wanted, 0)
                     : places_of_samples(clusters_, together, wanted, goes_by_row_ ? row_ : 0);
     const auto beginning_at = [&](std::uint64_t start) {
-      return is_one_wave ? dealt_with(start) : Some{start, std::min(together, clusters_ - start)};
+      return is_one_wave ? dealt_with(start) : ClusterRange{start, std::min(together, clusters_ - start)};
     };
     LaunchTime& time = time_;
-    Part steady;
+    SampledLaunch steady;
     observes_ = false;
     learn_clock(beginning_at(starts[starts.size() / 2]));
     const auto look_at = [&](std::uint64_t start) {
-      Part part = simulate(beginning_at(start));
+      SampledLaunch part = simulate(beginning_at(start));
       time.samples.push_back(part.sample);
       if (!steady.clock || part.sample.cycles > steady.sample.cycles) steady = std::move(part);
     };
@@ -342,7 +333,7 @@ class Grid {
     runs_warm_ = true;
     const SampleTime& cold = samples.front();
     const auto count = static_cast<std::uint64_t>(cold.clusters);
-    const Part warm = simulate({cold.cluster, count});
+    const SampledLaunch warm = simulate({cold.cluster, count});
     runs_warm_ = false;
     return differ_by_little(samples, resident_, cold.cycles - warm.sample.cycles);
   }
@@ -361,7 +352,7 @@ class Grid {
     around_.active_sms *= part;
     take_rates();
     const auto run = [&](std::uint64_t count) {
-      const Part some = simulate({0, count});
+      const SampledLaunch some = simulate({0, count});
       learn_ends(*some.clock);
       return some.sample.cycles;
     };
@@ -372,11 +363,11 @@ class Grid {
 
   // How busy tensor cores are decides the clock, and the clock how fast the L2 is in its cycles: by one run more. And
   // multiprocessors that read the same drift apart, the further the longer it takes (fed.cu drift): by another one.
-  void learn_clock(const Some& some) {
+  void learn_clock(const ClusterRange& some) {
     constexpr double kMatters = 0.5;
     const bool is_by_time = !gpu_.l2_in_step_after.points.empty();
     for (int run = 0; run < (is_by_time ? 2 : 1) && !has_failed(); ++run) {
-      const Part part = simulate(some);
+      const SampledLaunch part = simulate(some);
       expected_cycles_ = std::max(1.0, std::ceil(time_.waves)) * part.sample.cycles;
       around_.clock_part = loaded_clock(*part.clock, expected_cycles_ / gpu_.clock_mhz) / gpu_.clock_mhz;
       if (is_by_time) take_rates();

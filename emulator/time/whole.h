@@ -1,6 +1,8 @@
 // The time of a whole grid from the clusters that are simulated.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "emulator/machine.h"
@@ -11,6 +13,17 @@ namespace tessera::emulator {
 struct TimedResult {
   LaunchStatistics statistics;
   std::vector<EmulatorFinding> findings;
+};
+
+/// Clusters of one launch: so many, each so far behind the one before.
+struct ClusterRange {
+  std::uint64_t first = 0, count = 1, step = 1;
+};
+
+/// One launch of some clusters, and what its clock showed.
+struct SampledLaunch {
+  SampleTime sample;
+  std::unique_ptr<Clock> clock;
 };
 
 /// With values all clusters run, each on the multiprocessor that it would have.

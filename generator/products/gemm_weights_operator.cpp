@@ -25,15 +25,11 @@ namespace tessera::gemm_weights {
 namespace {
 
 constexpr int kRows[] = {16, 32, 64, 128, 192, 208, 256};
-constexpr int kColumns[] = {128, 256, 64};
-constexpr int kParts[] = {1, 2, 3, 4};
-constexpr int kMostSplitRows = 64;  // of a tile whose k is split
-constexpr int kDirectRows[] = {8, 16, 32};
+constexpr int kColumns[] = {128, 256, 64}, kParts[] = {1, 2, 3, 4};
+constexpr int kDirectRows[] = {8, 16, 32}, kDirectParts[] = {1, 2, 3, 4, 6, 8}, kTeamRows[] = {8, 16, 24, 32};
 constexpr int kDirectColumns[] = {128, 256, 64, 192, 384};
-constexpr int kDirectParts[] = {1, 2, 3, 4, 6, 8};
-constexpr int kTeamRows[] = {8, 16, 24, 32};
 constexpr int kTeamColumns[] = {128, 256, 64, 192, 384, 448, 512, 576, gemm_weights::kHalfTile};
-constexpr int kRasterRows = 1024;
+constexpr int kMostSplitRows = 64, kRasterRows = 1024;  // of a tile whose k is split; of all tiles of a raster
 
 int raster_of(int tile_m) { return std::max(1, kRasterRows / tile_m); }
 
