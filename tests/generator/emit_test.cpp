@@ -143,8 +143,11 @@ TEST_CASE("kernels whose parts and output are alike have one merge") {
 }
 
 TEST_CASE("attention by wgmma whose producers have much to do is compiled in pieces") {
+  // Lines cost a twenty-fifth of a compile: a kernel in pieces has them where somebody changes its templates.
   const auto pieces_of = [](const Fields& fields, const std::vector<SourceFile>& overrides = {}) {
     const SourceBundle bundle = emit(make_plan(problem_of("fmha", fields)), overrides);
+    const bool has_lines = std::count(bundle.options.begin(), bundle.options.end(), "-lineinfo") == 1;
+    CHECK(has_lines == (bundle.pieces.empty() || !overrides.empty()));
     for (const SourceFile& piece : bundle.pieces) {
       CHECK(piece.path == "common/piece.cuh");
       CHECK(std::count_if(bundle.headers.begin(), bundle.headers.end(),
