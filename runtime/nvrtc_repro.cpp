@@ -45,8 +45,9 @@ std::vector<std::string> nvcc_options(const std::vector<std::string>& nvrtc_opti
   std::vector<std::string> options;
   for (const std::string& option : nvrtc_options) {
     const std::string name = option.substr(0, option.find('='));
-    const bool is_known = name != "--no-source-include" && name != "--no-cache" && name != "-no-source-include" &&
-                          name != "-default-device" && name != "--device-as-default-execution-space";
+    const bool is_known = name != "--no-source-include" && name != "--no-cache" && name != "--minimal" &&
+                          name != "-no-source-include" && name != "-default-device" &&
+                          name != "--device-as-default-execution-space";
     if (is_known) options.push_back(option);
   }
   return options;
