@@ -19,6 +19,7 @@
 
 #include "base/begun.h"
 #include "runtime/kernel_pieces.h"
+#include "runtime/nvrtc_instances.h"
 #include "runtime/nvrtc_library.h"
 #include "runtime/nvrtc_log.h"
 #include "runtime/nvrtc_repro.h"
@@ -117,14 +118,11 @@ std::vector<std::string> all_options(const SourceBundle& bundle, const CompilerI
   return options;
 }
 
-/// Enough for a thread to reach NVRTC.
-constexpr std::chrono::milliseconds kTurn{3};
-
 class NvrtcCompiler final : public Compiler {
  public:
-  explicit NvrtcCompiler(const NvrtcOptions& options) : options_(options), library_(open_nvrtc(options)) {}
+  explicit NvrtcCompiler(const NvrtcOptions& options) : options_(options), instances_(options) {}
 
-  const CompilerIdentity& identity() const override { return library_.identity; }
+  const CompilerIdentity& identity() const override { return instances_.first().identity; }
 
   const std::vector<std::string>& architectures() const override {
     std::call_once(architectures_once_, [&] { architectures_ = probe_architectures(); });
@@ -135,7 +133,8 @@ class NvrtcCompiler final : public Compiler {
   Image compile(const SourceBundle& bundle) override {
     if (bundle.merge == nullptr) return compile_kernel(bundle);
     const auto start = std::chrono::steady_clock::now();
-    std::future<Image> merge = begun([this, &bundle] { return compile_whole(*bundle.merge, kTurn + kTurn); });
+    std::future<Image> merge =
+        begun([this, &bundle] { return compile_whole(*bundle.merge, kCompileTurn + kCompileTurn); });
     Image image = compile_kernel(bundle);  // where it throws, the future waits for the merge
     add_merge(image, merge.get());
     image.report.compile_ms = milliseconds_since(start);
@@ -157,7 +156,7 @@ class NvrtcCompiler final : public Compiler {
     const std::size_t last = bundle.pieces.size() - 1;
     std::vector<std::future<std::optional<Image>>> others;
     for (std::size_t i = 0; i < last; ++i)
-      others.push_back(begun([this, &bundle, i] { return compile_once(piece_of(bundle, i), true, kTurn); }));
+      others.push_back(begun([this, &bundle, i] { return compile_once(piece_of(bundle, i), true, kCompileTurn); }));
     std::optional<Image> longest = compile_once(piece_of(bundle, last), true);
     std::vector<Image> pieces;
     for (std::future<std::optional<Image>>& other : others)
@@ -188,15 +187,15 @@ class NvrtcCompiler final : public Compiler {
     return *compile_once(bundle, false, turn);
   }
 
-  /// Nothing where a piece fails. `turn`: how long it waits for others to begin. NVRTC reads the sources of one program
-  /// at a time, whatever thread asks (0.1 s of a kernel's on an H200's host), and what takes longest should not wait
-  /// for the rest.
+  /// Nothing where a piece fails. `turn`: how long it waits for others to begin: what takes longest should have an
+  /// NVRTC for itself first (nvrtc_instances.h).
   std::optional<Image> compile_once(const SourceBundle& bundle, bool is_piece,
                                     std::chrono::milliseconds turn = {}) const {
     if (turn.count() > 0) std::this_thread::sleep_for(turn);
     const std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
     const auto start = std::chrono::steady_clock::now();
-    Program program(library_, bundle.program, bundle.text, bundle.headers);
+    const NvrtcInstances::Lease lease(instances_);
+    Program program(lease.library(), bundle.program, bundle.text, bundle.headers);
     const nvrtcResult result = program.compile(options);
     Image image;
     image.report.log = program.log();
@@ -206,7 +205,7 @@ class NvrtcCompiler final : public Compiler {
     if (options_.makes_cubin) image.cubin = program.cubin();
     if (options_.makes_cubin && image.cubin.empty()) refuse_arch(bundle.arch);  // "compute_90a" gives PTX alone
     image.report.compile_ms = milliseconds_since(start);
-    image.report.compiler = library_.identity;
+    image.report.compiler = identity();
     image.report.entries = parse_entry_reports(image.report.log);
     image.report.notes = parse_notes(image.report.log);
     return image;
@@ -217,9 +216,10 @@ class NvrtcCompiler final : public Compiler {
   /// not).
   std::vector<std::string> probe_architectures() const {
     int count = 0;
-    if (library_.api.num_supported_archs(&count) != 0 || count <= 0) return {};
+    const NvrtcApi& api = instances_.first().api;
+    if (api.num_supported_archs(&count) != 0 || count <= 0) return {};
     std::vector<int> numbers(static_cast<std::size_t>(count));
-    if (library_.api.supported_archs(numbers.data()) != 0) return {};
+    if (api.supported_archs(numbers.data()) != 0) return {};
     std::vector<std::string> known;
     for (const int number : numbers) {
       known.push_back(fmt::format("sm_{}", number));
@@ -230,14 +230,14 @@ class NvrtcCompiler final : public Compiler {
   }
 
   bool is_known(const std::string& arch) const {
-    Program program(library_, "/tessera/probe.cu", "#error tessera_probe\n", {});
+    Program program(instances_.first(), "/tessera/probe.cu", "#error tessera_probe\n", {});
     program.compile({"--gpu-architecture=" + arch});
     return program.log().find("tessera_probe") != std::string::npos;
   }
 
   [[noreturn]] void refuse_arch(const std::string& arch) const {
-    throw Error(ErrorKind::unsupported, fmt::format("arch {}: {} generates code for {}", arch,
-                                                    library_.identity.to_string(), fmt::join(architectures(), ", ")));
+    throw Error(ErrorKind::unsupported, fmt::format("arch {}: {} generates code for {}", arch, identity().to_string(),
+                                                    fmt::join(architectures(), ", ")));
   }
 
   [[noreturn]] void fail(const SourceBundle& bundle, const std::vector<std::string>& options, nvrtcResult result,
@@ -267,7 +267,8 @@ class NvrtcCompiler final : public Compiler {
     }
     if (errors.empty()) notes.push_back(fmt::format("log:\n{}", indented(log)));
     const std::string kernel = bundle.entries.empty() ? bundle.program : bundle.entries.front();
-    const std::string reason = errors.empty() ? library_.api.error_string(result) : first_line(errors.front());
+    const std::string reason =
+        errors.empty() ? instances_.first().api.error_string(result) : first_line(errors.front());
     throw Error(ErrorKind::compile, fmt::format("{}: does not compile for {}: {}", kernel, bundle.arch, reason),
                 std::move(notes));
   }
@@ -288,7 +289,7 @@ class NvrtcCompiler final : public Compiler {
   }
 
   NvrtcOptions options_;
-  NvrtcLibrary library_;
+  mutable NvrtcInstances instances_;
   mutable std::once_flag architectures_once_;
   mutable std::vector<std::string> architectures_;
 };

@@ -2,6 +2,7 @@
 // starts without them.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +14,9 @@ namespace tessera {
 
 /// 12.0 to 12.6 refuse cp.async.bulk.tensor to shared::cta ("State space incorrect"): every kernel here has it.
 inline constexpr int kOldestNvrtcMajor = 12, kOldestNvrtcMinor = 8;
+
+/// Enough for a thread to reach NVRTC: who waits for it lets another one begin.
+inline constexpr std::chrono::milliseconds kCompileTurn{3};
 
 struct NvrtcOptions {
   std::filesystem::path library;  ///< the libnvrtc.so to open; empty: the usual places (docs/cli.md)

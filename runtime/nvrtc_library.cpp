@@ -126,12 +126,17 @@ bool bind_all(const DynamicLibrary& library, NvrtcApi& api, std::string& missing
   return missing.empty();
 }
 
+/// "libnvrtc.so.13" and "libnvrtc.alt.so.13". Empty for a file of another name.
+std::string alternate_name(const std::string& name) {
+  constexpr std::string_view kStem = "libnvrtc.so";
+  return name.rfind(kStem, 0) == 0 ? "libnvrtc.alt.so" + name.substr(kStem.size()) : std::string{};
+}
+
 /// NVRTC opens its builtins by name when it first compiles. Wheels of 13.0 carry no search path of their own, so that
 /// the name is found only on machines that have CUDA installed too; what is in the process already is found always.
 /// True when the builtins of this very version lie beside the library and could be opened.
-bool open_builtins(const NvrtcLibrary& nvrtc, std::string& problem) {
-  const std::string name =
-      fmt::format("libnvrtc-builtins.so.{}.{}", nvrtc.identity.major_version, nvrtc.identity.minor_version);
+bool open_builtins(const NvrtcLibrary& nvrtc, std::string& problem, const char* stem = "libnvrtc-builtins.so") {
+  const std::string name = fmt::format("{}.{}.{}", stem, nvrtc.identity.major_version, nvrtc.identity.minor_version);
   return static_cast<bool>(open_guest_library((nvrtc.file.parent_path() / name).string(), &problem).library);
 }
 
@@ -198,6 +203,23 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
               fmt::format("no usable NVRTC was found; install CUDA {}.{} or later, or name its libnvrtc.so",
                           kOldestMajor, kOldestMinor),
               std::move(notes));
+}
+
+std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc) {
+  const std::string name = alternate_name(nvrtc.file.filename().string());
+  std::error_code code;
+  NvrtcLibrary other;
+  other.file = nvrtc.file.parent_path() / name;
+  if (name.empty() || !fs::is_regular_file(other.file, code)) return std::nullopt;
+  std::string unused;
+  other.guest = open_guest_library(other.file.string(), &unused);
+  if (!other.guest.library || !bind_all(other.guest.library, other.api, unused)) return std::nullopt;
+  other.identity = nvrtc.identity;
+  int major = 0, minor = 0;
+  other.api.version(&major, &minor);
+  if (major != nvrtc.identity.major_version || minor != nvrtc.identity.minor_version) return std::nullopt;
+  if (!open_builtins(other, unused, "libnvrtc-builtins.alt.so")) return std::nullopt;
+  return other;
 }
 
 std::optional<std::filesystem::path> find_nvrtc(const NvrtcOptions& options) {

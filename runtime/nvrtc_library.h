@@ -57,4 +57,9 @@ struct NvrtcLibrary {
 /// Throws Error{compile} that lists the places searched and what was wrong with each.
 NvrtcLibrary open_nvrtc(const NvrtcOptions& options);
 
+/// The same compiler once more, with a state of its own: CUDA and its wheels have libnvrtc.alt.so beside libnvrtc.so
+/// (the same bytes come out). Nothing where it is not there, cannot be opened or has another
+/// version.
+std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc);
+
 }  // namespace tessera

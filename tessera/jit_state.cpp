@@ -173,10 +173,9 @@ Image Jit::State::compile_with_merge(const CacheRequest& request, const SourceBu
   of_merge.keys = make_keys(merge, of_merge.plan_json, &compiler.identity());
   of_merge.require_compiler = true;  // both are by one
   of_merge.stop = request.stop;
-  // The kernel takes longer, and NVRTC reads the sources of one program at a time: it goes first.
-  constexpr std::chrono::milliseconds kTurn{6};
+  // The kernel takes longer, and NVRTC reads the sources of one program at a time: its pieces go first.
   auto found = begun([&] {
-    std::this_thread::sleep_for(kTurn);
+    std::this_thread::sleep_for(2 * kCompileTurn);
     return cache.find_or_build(of_merge, [&] { return compiler.compile(merge); })->image;
   });
   SourceBundle alone = bundle;
