@@ -52,6 +52,7 @@ std::optional<CubinFile> CubinFile::read(std::span<const std::byte> bytes) {
   file.header_ = part(bytes, 0, elf::kHeaderBytes);
   file.segments_ = part(bytes, segments_at, segments * elf::kSegmentBytes);
   file.section_headers_ = part(bytes, sections_at, sections * elf::kSectionBytes);
+  std::size_t left = bytes.size();  // sections do not overlap, so that they are no more than the file
   for (std::size_t i = 0; i < sections; ++i) {
     const auto header =
         std::span<const std::byte>(file.section_headers_).subspan(i * elf::kSectionBytes, elf::kSectionBytes);
@@ -64,7 +65,8 @@ std::optional<CubinFile> CubinFile::read(std::span<const std::byte> bytes) {
     if (section.alignment > kMostAlignment) return std::nullopt;
     if (section.has_data()) {
       const auto offset = elf::field<std::uint64_t>(header, elf::kSectionOffset);
-      if (!lies_within(offset, section.size, bytes.size())) return std::nullopt;
+      if (!lies_within(offset, section.size, bytes.size()) || section.size > left) return std::nullopt;
+      left -= section.size;
       section.data = part(bytes, offset, section.size);
     }
     file.sections_.push_back(std::move(section));
