@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <vector>
 
 #include "generator/attention/fmha_cost.h"
 #include "tessera/targets.h"
@@ -19,7 +20,7 @@ constexpr double kOpenCycles = 2000;      // of a tile: its Q, first block, stat
 constexpr double kJoinCycles = 1500;      // of a tile whose warps join their rows
 constexpr double kStoredPerCycle = 32;
 constexpr double kStartCycles = 5000;
-constexpr double kMergeKernelCycles = 4500;
+constexpr double kMergeKernelCycles = 4500, kMergeOfPart = 240;  // a warp goes through its row's parts, as predicted
 constexpr double kUncovered = 0.1;    // of what the greater of computing and memory does not cover
 constexpr double kNarrowSpan = 0.05;  // for each halving of the swizzle span: more boxes, bank conflicts
 constexpr Hint kUsualLength = 4096;
@@ -50,9 +51,9 @@ Step step_of(const fmha::Config& c, const MmaDevice& device) {
           .l2 = keys / device.l2_bytes};
 }
 
-/// All CTAs of a multiprocessor, one step each.
-double step_cycles_of(const fmha::Config& c, const Step& s) {
-  const double ctas = fmha::ctas_per_sm(c), warps = fmha::consumer_warpgroups(c);
+/// One step of each of a multiprocessor's CTAs.
+double step_cycles_of(const fmha::Config& c, const Step& s, double ctas) {
+  const double warps = fmha::consumer_warpgroups(c);
   const double alone = kWaitCycles + (s.tensor + s.exponentials + s.issue) / warps;
   double loads = kSlotLatency / c.stages;
   // K's only slot is free once all have multiplied it, V's likewise.
@@ -73,6 +74,60 @@ double keys_of_tile(const fmha::Config& c, const Fmha& p, double queries, double
   return std::min(seen, rows + side(p.window_size_left) + right);
 }
 
+struct Tiles {
+  double heads = 0, of_head = 0, queries = 0;  // queries: of a tile
+  double keys = 0, seen = 0;                   // seen: by a tile, in the mean
+  double parts = 1;
+  double count() const { return of_head * heads * parts; }
+};
+
+/// What a CTA walks over, or a multiprocessor's CTAs that end one after the other.
+struct Walk {
+  double steps = 0, tiles = 0;
+};
+
+/// Of CTA `cta` of `grid`, as templates/fmha/schedule.cuh deals tiles out: in turn; those of a causal mask from the
+/// longest to the shortest, every second round backwards, or in pairs of a long and a short one that are all alike.
+Walk walk_of(const fmha::Config& c, const Tiles& t, double cta, double grid) {
+  const auto rounds_of = [&](double items) { return std::ceil(std::max(items - cta, 0.0) / grid); };
+  const double steps = std::ceil(t.seen / t.parts / c.tile_n);
+  const bool grows = tessera::is_uneven(c.facts) && t.of_head > 1 && t.parts == 1;
+  if (!grows) return {rounds_of(t.count()) * steps, rounds_of(t.count())};
+  const auto steps_of = [&](double tile) {
+    const double behind = std::floor(tile / t.heads) * t.queries;  // queries behind its last one
+    return std::ceil(std::clamp(t.keys - behind, 1.0, t.keys) / c.tile_n);
+  };
+  const double pairs = std::ceil(t.of_head / 2) * t.heads;
+  if (std::ceil(pairs / grid) * grid - pairs <= pairs / 10)
+    return {rounds_of(pairs) * (steps_of(0) + steps_of(t.count() - 1)), 2 * rounds_of(pairs)};
+  const double pairs_of_rounds = std::floor(t.count() / (2 * grid)), dealt = 2 * grid * pairs_of_rounds;
+  Walk walk{2 * pairs_of_rounds * steps_of(dealt / 2), 2 * pairs_of_rounds};
+  for (const double tile : {dealt + cta, dealt + 2 * grid - 1 - cta}) {
+    if (tile >= t.count()) continue;
+    walk.steps += steps_of(tile);
+    walk.tiles += 1;
+  }
+  return walk;
+}
+
+/// Of the multiprocessor that ends last. CTAs are dealt round all of them: where one has two, the longer ends alone.
+double computed_cycles_of(const fmha::Config& c, const Tiles& t, const Step& step, double once, double sms) {
+  const double ctas = fmha::ctas_per_sm(c), grid = std::min(t.count(), sms * ctas);
+  double most = 0;
+  for (double sm = 0; sm < std::min(sms, grid); ++sm) {
+    std::vector<Walk> walks;
+    for (double cta = sm; cta < grid; cta += sms) walks.push_back(walk_of(c, t, cta, grid));
+    std::sort(walks.begin(), walks.end(), [](const Walk& a, const Walk& b) { return a.steps > b.steps; });
+    double cycles = once * walks[0].tiles;
+    for (std::size_t i = 0; i < walks.size(); ++i) {
+      const double next = i + 1 < walks.size() ? walks[i + 1].steps : 0;
+      cycles += (walks[i].steps - next) * step_cycles_of(c, step, static_cast<double>(i + 1));
+    }
+    most = std::max(most, cycles);
+  }
+  return most;
+}
+
 }  // namespace
 
 FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice& device) {
@@ -91,13 +146,19 @@ FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice&
   const Step step = step_of(c, device);
   const double stored = 1.0 * c.tile_m * fmha::v_columns(c) * o_element_bytes(c.facts) / kStoredPerCycle;
   const double once = kOpenCycles + stored + (fmha::shares_blocks(c) ? kJoinCycles : 0);
-  const double tile = std::ceil(seen / parts / c.tile_n) * step_cycles_of(c, step) + once;
   double narrow = 1;
   for (int span = swizzle_span_bytes(c.swizzle); span < swizzle_span_bytes(fmha::widest_swizzle(c)); span *= 2)
     narrow += kNarrowSpan;
-  // The last round is partly empty: known where all sizes are.
-  const double rounds = tiles * parts / places;
-  const double computed = (has_fmha_cost(p) ? std::ceil(rounds) : std::max(1.0, rounds)) * tile * narrow;
+  double computed = 0;
+  if (has_fmha_cost(p) && !fmha::is_dealt(c)) {
+    const Tiles all{heads, std::ceil(rows / c.tile_m), std::ceil(1.0 * c.tile_m / c.pack_gqa), keys, seen, parts};
+    computed = computed_cycles_of(c, all, step, once, device.device.sms);
+  } else {
+    // How the last round ends is not known.
+    const double rounds = has_fmha_cost(p) ? std::ceil(tiles * parts / places) : std::max(1.0, tiles * parts / places);
+    computed = rounds * (std::ceil(seen / parts / c.tile_n) * step_cycles_of(c, step, fmha::ctas_per_sm(c)) + once);
+  }
+  computed *= narrow;
   const double columns = c.facts.head_dim + c.facts.head_dim_v;
   // Of a pool as many rows as there are, or as all lists have places.
   const double read = has_pools ? std::min(places_of_keys, batch * queries * listed) + batch * window : heads_kv * keys;
@@ -109,8 +170,8 @@ FmhaMmaCost fmha_mma_cost(const fmha::Config& c, const Fmha& p, const MmaDevice&
   const double steps = tiles * parts * std::ceil(seen / parts / c.tile_n);
   cost.work = {steps * step.tensor, steps * step.exponentials, steps * step.smem,
                steps * step.issue,  steps * step.l2,           bytes};
-  cost.cycles = kStartCycles + (fmha::is_split(c) ? kMergeKernelCycles : 0) + std::max(computed, memory) +
-                kUncovered * std::min(computed, memory);
+  cost.cycles = kStartCycles + (fmha::is_split(c) ? std::max(kMergeKernelCycles, kMergeOfPart * parts) : 0) +
+                std::max(computed, memory) + kUncovered * std::min(computed, memory);
   cost.us = cost.cycles / device.device.clock_ghz / 1000;
   cost.tensor_share = heads_q * queries * seen * columns / (products_of(c, device) * device.device.sms) / cost.cycles;
   return cost;

@@ -1,10 +1,12 @@
 // How long attention by mma.sync takes, by a model: what a Config is scored with. Rates are published ones
-// (generator/model_device.h); nothing was measured, so the model orders candidates and promises nothing.
+// (generator/model_device.h), so the model orders candidates and promises nothing.
 //
 // A step of tile_n keys takes about as long as the slowest of what it overlaps: the tensor cores, the exponentials,
 // other instructions, shared memory, which is written once and read by every warp, and what the L2 delivers to one
 // multiprocessor; or, where a scheduler has one warp, as products and softmax one after the other. A tile takes its
-// steps, its Q and its stores, tiles are dealt out in rounds, and a launch takes at least what memory needs.
+// steps, its Q and its stores. Tiles are dealt out as the kernel deals them, and the multiprocessor counts that ends
+// last: its CTAs, one or two, and the longer one's rest alone. A launch takes at least what memory needs. Behind split
+// keys comes the merge, whose warps go through a row's parts.
 #pragma once
 
 #include "generator/mma_costs.h"

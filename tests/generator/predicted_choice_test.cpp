@@ -1,0 +1,42 @@
+// Choices for Blackwell where sizes are expected ones. They follow predictions (docs/time.md), which the comments tell
+// in microseconds: of the choice, and of what was chosen before the planner knew the reason that stands above.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tessera/plan.h"
+#include "tests/generator/problems.h"
+
+using namespace tessera;
+namespace predicted_choice_test {
+
+std::string chosen(const char* op, const Fields& fields) { return make_plan(problem_of(op, fields)).kernel; }
+
+std::string attention(const char* arch, Fields fields, const char* batch, const char* heads_q, const char* heads_kv,
+                      const char* queries, const char* keys) {
+  const Fields sizes{{"arch", arch},         {"batch", batch},      {"heads_q", heads_q},
+                     {"heads_kv", heads_kv}, {"seqlen_q", queries}, {"seqlen_k", keys}};
+  fields.insert(fields.end(), sizes.begin(), sizes.end());
+  return chosen("fmha", fields);
+}
+
+TEST_CASE("attention by mma.sync: what ends last counts, not the mean tile of a causal mask") {
+  const auto causal = [](const char* arch, const char* head_dim, const char* batch, const char* heads,
+                         const char* length) {
+    return attention(arch, {{"head_dim", head_dim}, {"mask", "causal"}}, batch, heads, heads, length, length);
+  };
+  // RTX 5090. Two CTAs on a multiprocessor, the longest tile and another, 25.1; one, 20.1.
+  CHECK(causal("sm_120a", "128", "4", "8", "512") == "tessera_fmha_sm120a_d128_64x64_s2_sw128_causal_bf16_mma");
+  // 128 CTAs of 128 rows, of which the longest see all keys, 46.6; 64 rows 28.4.
+  CHECK(causal("sm_120a", "192", "2", "16", "512") == "tessera_fmha_sm120a_d192_64x32_s2_sw128_causal_bf16_mma");
+  // 96 keys a step are 576 for the longest, 12.7; 128 keys 512, 11.6.
+  CHECK(causal("sm_120a", "64", "1", "8", "512") == "tessera_fmha_sm120a_d64_64x128_s2_sw128_causal_bf16_mma");
+}
+
+TEST_CASE("attention by mma.sync: a merge goes through a row's parts, so many parts cost more than they save") {
+  // RTX 5090. Steps of 16 keys make 128 parts, 16.5; of 64 keys 32 parts, 7.9.
+  CHECK(attention("sm_120a", {{"head_dim", "64"}, {"mask", "causal"}}, "1", "16", "2", "1", "4096") ==
+        "tessera_fmha_sm120a_d64_16x64_s2_sw128_causal_bf16_pack8_split_mma");
+}
+
+}  // namespace predicted_choice_test
