@@ -29,9 +29,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 SEED = 20261130
 LAYERS = [(7168, 16384), (4096, 7168), (7168, 2048), (24576, 1536), (4096, 4096), (14336, 4096), (4096, 14336), (6144, 4096),
           (2048, 7168), (1536, 7168), (8192, 8192), (3072, 7168)]
-# Candidates of a problem, by the planner's order, that must have a time; the others come last. Of 25 problems by tcgen05 and mma.sync's
-# four that had times of all, the best was among the first 8 and 23.
-FIRST = {"b200": 8, "b300": 8, "rtx5090": 24, "gb10": 24}
+# Candidates of a problem, by the planner's order, that must have a time; the others come last. Of 21 problems by tcgen05 that had
+# times of all the best was among the first 8; of 44 by mma.sync that had 11 to 71 one within 2.3 % of the best among the first 12.
+FIRST = {"b200": 8, "b300": 8, "rtx5090": 12, "gb10": 12}
 TARGETS = {"b200": "sm_100a", "b300": "sm_103a", "rtx5090": "sm_120a", "gb10": "sm_121a"}
 
 
@@ -209,8 +209,8 @@ def predict(args):
     whole = {key_of(row) for row in known if "times_us" in row}
     there = {(*key_of(row), row["kernel"]) for row in known if "kernel" in row}
     todo = [row for row in problems() if key_of(row) not in whole and re.search(args.only, f"{row['gpu']} {row['kind']}")]
-    # So that of every kind there are some wherever it ends; products and attention before what has few candidates, groups last (15 s each).
-    todo.sort(key=lambda row: ("grouped" in row["kind"], row["turn"] + (FIRST[row["gpu"]] > 8), not re.match("gemm|attention", row["kind"])))
+    # So that of every kind there are some wherever it ends; products and attention before what has few candidates.
+    todo.sort(key=lambda row: (row["turn"] + (FIRST[row["gpu"]] > 8), not re.match("gemm|attention", row["kind"])))
     if args.part:
         of = [int(number) for number in args.part.split("/")]
         todo = todo[of[0]::of[1]]
@@ -227,7 +227,7 @@ def predict(args):
             out.write(json.dumps(line) + "\n")
             out.flush()
 
-        listed, asked = {key_of(row): row["candidates"] for row in known if "candidates" in row}, []
+        listed, asked = {key_of(row): row["candidates"] for row in known if isinstance(row.get("candidates"), dict)}, []
         for row, of in zip(todo, pool.map(lambda row: listed.get(key_of(row)) or candidates(args.tessera, row), todo)):
             if key_of(row) not in listed:
                 write({**row, "choice": next(iter(of)), "candidates": of})
@@ -242,7 +242,7 @@ def predict(args):
 def gathered(rows):
     """Problems whose first candidates all have a time or a fault. `candidates`: of how many, where some have neither."""
     whole = {key_of(row): row for row in rows if "times_us" in row}
-    begun = {key_of(row): row for row in rows if "candidates" in row}
+    begun = {key_of(row): row for row in rows if isinstance(row.get("candidates"), dict)}
     times, faults, models = {}, {}, {}
     for row in rows:
         if "kernel" in row:
