@@ -20,22 +20,44 @@ namespace {
 constexpr double kProductsPerCycle = 8192;                  // 16-bit multiply-adds count twice
 constexpr double kWaitCycles = 260, kWaitOfKey = 1.5;       // of a block: what neither products nor exponentials cover
 constexpr double kSoftmaxOfOne = 11.3, kSoftmaxOfTwo = 15;  // of a key, and of one or two rows of a thread
+// e4m3, head_dim 128, whose scores pass through more instructions: two Q tiles 3,861 (128), 1,649 (64), one 1,993,
+// 1,166.
+constexpr double kSoftmaxOfOne8Bit = 15.6, kSoftmaxOfTwo8Bit = 30.2, kSoftmaxOfTwo8BitFew = 25.8;  // few: 64 keys
+constexpr int kFewKeys = 64;
+// Keys that are widened, head_dim 128, one Q tile: e4m3 2,072 (128), 1,241 (64), MXFP8 2,973, 1,817, NVFP4 2,508,
+// 1,550.
+constexpr double kWidenOfKey = 5, kWidenOfMxfp8 = 13, kWidenOfNvfp4 = 9;
 constexpr double kOneSlotCycles = 1200;  // of a block that is loaded when the one before has been read
 constexpr double kStartCycles = 2500, kStartOfColumn = 26, kStartOfTile = 1000;  // of a tile's ends: first loads, O
 constexpr double kStartOfPair = 1500;
-constexpr double kLanesOfTile = 128, kIdleTile = 0.1;  // rows of a Q tile; of the work
-constexpr double kUncovered = 0.2;                     // of the lesser one of computing and memory
+constexpr double kLanesOfTile = 128, kIdleTile = 0.1;       // rows of a Q tile; of the work
+constexpr double kUncovered = 0.2, kUncoveredOfMany = 0.1;  // of the lesser of computing and memory; with three slots
 constexpr double kLaunchCycles = 4500;
-constexpr double kMergeCycles = 6000;  // a second kernel, which reads what the parts have written
+constexpr double kMergeCycles = 3000, kMergeOfPart = 110;  // a second kernel, which reads what the parts have written
+
+/// Of a block: what those that widen keys do not hide.
+double widen_cycles(const Config& c) {
+  if (!widens_keys(c.facts)) return 0;
+  const KvFormat format = c.facts.kv_format;
+  const double of_key = format == KvFormat::plain   ? kWidenOfKey
+                        : format == KvFormat::mxfp8 ? kWidenOfMxfp8
+                                                    : kWidenOfNvfp4;
+  return of_key * c.tile_n;
+}
+
+double softmax_of_key(const Config& c, bool has_two) {
+  if (!is_8_bit(c.facts)) return has_two ? kSoftmaxOfTwo : kSoftmaxOfOne;
+  return !has_two ? kSoftmaxOfOne8Bit : c.tile_n <= kFewKeys ? kSoftmaxOfTwo8BitFew : kSoftmaxOfTwo8Bit;
+}
 
 double block_cycles(const Config& c) {
   const bool has_two = fmha_tcgen05::q_tiles(c) == 2;
   const double columns = fmha_tcgen05::qk_columns(c) + fmha_tcgen05::v_columns(c);
   const double rate = kProductsPerCycle * (is_8_bit(c.facts) ? 2 : 1);
   const double products = 2.0 * c.tile_m / (c.cta_pair ? 2 : 1) * c.tile_n * columns / rate;
-  const double of_key = has_two ? kSoftmaxOfTwo : kSoftmaxOfOne;
   const double waits = kWaitCycles + kWaitOfKey * c.tile_n;
-  return std::max(products + waits, of_key * c.tile_n) + (c.stages == 1 ? kOneSlotCycles : 0);
+  return std::max(products + waits, softmax_of_key(c, has_two) * c.tile_n) + widen_cycles(c) +
+         (c.stages == 1 ? kOneSlotCycles : 0);
 }
 
 double size_of(Hint hint) { return static_cast<double>(std::max<Hint>(hint, 1)); }
@@ -44,8 +66,7 @@ double size_of(Hint hint) { return static_cast<double>(std::max<Hint>(hint, 1));
 
 bool has_fmha_tcgen05_cost(const Fmha& p) {
   return p.batch >= 0 && p.heads_q > 0 && p.heads_kv > 0 && p.seqlen_q >= 0 && expected_keys(p) >= 0 &&
-         p.kv_pools == KvPools::dense && p.v_is_k == VIsK::off && p.split_size == 0 && p.kv_format == KvFormat::plain &&
-         p.kv_dtype.value_or(p.dtype) == p.dtype;
+         p.kv_pools == KvPools::dense && p.v_is_k == VIsK::off && p.split_size == 0;
 }
 
 double fmha_tcgen05_cycles(const Config& c, const Fmha& p) {
@@ -66,7 +87,8 @@ double fmha_tcgen05_cycles(const Config& c, const Fmha& p) {
                                    std::ceil(keys / (2 * c.tile_n))));
   const double rounds = std::ceil(tiles * parts / places), block = block_cycles(c);
   const double start = kStartCycles + kStartOfColumn * c.facts.head_dim +
-                       kStartOfTile * (fmha_tcgen05::q_tiles(c) - 1) + (c.cta_pair ? kStartOfPair : 0);
+                       kStartOfTile * (fmha_tcgen05::q_tiles(c) - 1) + (c.cta_pair ? kStartOfPair : 0) +
+                       widen_cycles(c);
   // The longest tiles come first, so a CTA's get shorter from round to round, evenly.
   const double shortest = std::min(1.0, (rounds - 1) * places / (tiles * parts));
   const double mean = most - (most - least) * shortest / 2;
@@ -79,7 +101,8 @@ double fmha_tcgen05_cycles(const Config& c, const Fmha& p) {
   // A second Q tile, or a second CTA, that has no rows.
   const double idle = queries * c.pack_gqa <= kLanesOfTile ? kIdleTile * (c.tile_m / kLanesOfTile - 1) : 0;
   return kLaunchCycles + (1 + std::max(idle, 0.0)) * std::max(computed, loaded) +
-         kUncovered * std::min(computed, loaded) + (parts > 1 ? kMergeCycles : 0);
+         (c.stages > 2 ? kUncoveredOfMany : kUncovered) * std::min(computed, loaded) +
+         (parts > 1 ? kMergeCycles + kMergeOfPart * parts : 0);
 }
 
 }  // namespace tessera::fmha_tcgen05

@@ -39,4 +39,24 @@ TEST_CASE("attention by mma.sync: a merge goes through a row's parts, so many pa
         "tessera_fmha_sm120a_d64_16x64_s2_sw128_causal_bf16_pack8_split_mma");
 }
 
+TEST_CASE("attention on tcgen05: what 8-bit scores and keys that are widened take, and three slots beside memory") {
+  const Fields pages{{"head_dim", "128"}, {"mask", "causal"}, {"kv_layout", "paged"}, {"page_size", "64"}};
+  const auto paged = [&](Fields fields, const char* batch, const char* heads_q, const char* heads_kv,
+                         const char* keys) {
+    fields.insert(fields.end(), pages.begin(), pages.end());
+    return attention("sm_100a", fields, batch, heads_q, heads_kv, "1", keys);
+  };
+  // B200. Two Q tiles of e4m3 with 64 keys a block 252.7, with 128 273.1.
+  CHECK(attention("sm_100a", {{"head_dim", "128"}, {"dtype", "e4m3"}, {"mask", "causal"}}, "2", "32", "32", "4096",
+                  "4096") == "tessera_fmha_sm100a_d128_256x64_s4_sw128_causal_e4m3");
+  // Blocks of 64 keys make 16 parts of four key heads, 8.9; of 128 eight, 11.3.
+  CHECK(paged({{"kv_format", "mxfp8"}}, "1", "16", "4", "2048") ==
+        "tessera_fmha_sm100a_d128_128x64_s2_sw128_causal_bf16_usedk_paged64_kvmxfp8_pack4_split");
+  CHECK(paged({{"kv_format", "nvfp4"}}, "32", "16", "4", "4096") ==
+        "tessera_fmha_sm100a_d128_128x128_s2_sw128_causal_bf16_usedk_paged64_kvnvfp4_pack4_split");
+  // Three slots 14.1, two 15.1.
+  CHECK(paged({}, "8", "32", "4", "4096") ==
+        "tessera_fmha_sm100a_d128_128x128_s3_sw128_causal_bf16_usedk_paged64_pack8_split");
+}
+
 }  // namespace predicted_choice_test
