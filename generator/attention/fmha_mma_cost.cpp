@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "generator/attention/fmha_cost.h"
+#include "generator/attention/fmha_walk.h"
 #include "tessera/targets.h"
 
 namespace tessera {
@@ -81,14 +83,9 @@ struct Tiles {
   double count() const { return of_head * heads * parts; }
 };
 
-/// What a CTA walks over, or a multiprocessor's CTAs that end one after the other.
-struct Walk {
-  double steps = 0, tiles = 0;
-};
-
 /// Of CTA `cta` of `grid`, as templates/fmha/schedule.cuh deals tiles out: in turn; those of a causal mask from the
 /// longest to the shortest, every second round backwards, or in pairs of a long and a short one that are all alike.
-Walk walk_of(const fmha::Config& c, const Tiles& t, double cta, double grid) {
+FmhaWalk walk_of(const fmha::Config& c, const Tiles& t, double cta, double grid) {
   const auto rounds_of = [&](double items) { return std::ceil(std::max(items - cta, 0.0) / grid); };
   const double steps = std::ceil(t.seen / t.parts / c.tile_n);
   const bool grows = tessera::is_uneven(c.facts) && t.of_head > 1 && t.parts == 1;
@@ -101,7 +98,7 @@ Walk walk_of(const fmha::Config& c, const Tiles& t, double cta, double grid) {
   if (std::ceil(pairs / grid) * grid - pairs <= pairs / 10)
     return {rounds_of(pairs) * (steps_of(0) + steps_of(t.count() - 1)), 2 * rounds_of(pairs)};
   const double pairs_of_rounds = std::floor(t.count() / (2 * grid)), dealt = 2 * grid * pairs_of_rounds;
-  Walk walk{2 * pairs_of_rounds * steps_of(dealt / 2), 2 * pairs_of_rounds};
+  FmhaWalk walk{2 * pairs_of_rounds * steps_of(dealt / 2), 2 * pairs_of_rounds};
   for (const double tile : {dealt + cta, dealt + 2 * grid - 1 - cta}) {
     if (tile >= t.count()) continue;
     walk.steps += steps_of(tile);
@@ -110,20 +107,15 @@ Walk walk_of(const fmha::Config& c, const Tiles& t, double cta, double grid) {
   return walk;
 }
 
-/// Of the multiprocessor that ends last. CTAs are dealt round all of them: where one has two, the longer ends alone.
+/// Of the multiprocessor that ends last.
 double computed_cycles_of(const fmha::Config& c, const Tiles& t, const Step& step, double once, double sms) {
   const double ctas = fmha::ctas_per_sm(c), grid = std::min(t.count(), sms * ctas);
   double most = 0;
   for (double sm = 0; sm < std::min(sms, grid); ++sm) {
-    std::vector<Walk> walks;
+    std::vector<FmhaWalk> walks;
     for (double cta = sm; cta < grid; cta += sms) walks.push_back(walk_of(c, t, cta, grid));
-    std::sort(walks.begin(), walks.end(), [](const Walk& a, const Walk& b) { return a.steps > b.steps; });
-    double cycles = once * walks[0].tiles;
-    for (std::size_t i = 0; i < walks.size(); ++i) {
-      const double next = i + 1 < walks.size() ? walks[i + 1].steps : 0;
-      cycles += (walks[i].steps - next) * step_cycles_of(c, step, static_cast<double>(i + 1));
-    }
-    most = std::max(most, cycles);
+    most = std::max(
+        most, cycles_of_walks(std::move(walks), once, [&](double there) { return step_cycles_of(c, step, there); }));
   }
   return most;
 }

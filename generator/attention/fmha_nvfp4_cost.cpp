@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
+
+#include "generator/attention/fmha_walk.h"
 
 namespace tessera::fmha_nvfp4 {
 
@@ -13,6 +17,11 @@ constexpr double kIssuePerScore = 11.5, kIssuePerColumn = 1.2 / 64, kIssuePerCap
 constexpr double kWaitCycles = 150;   // of a step: barriers
 constexpr double kOpenCycles = 2000;  // of a tile: its Q, first slot, statistics
 constexpr double kStoredPerCycle = 32, kStartCycles = 5000, kMergeKernelCycles = 4500;
+constexpr double kMergeOfPart = 240;  // a warp goes through its row's parts
+// Of products, exponentials and other instructions in turn, what the warps of a scheduler take for theirs: one warp,
+// two of a CTA, which get their keys together, or two of two CTAs. Cycles of a CTA's step as predicted for an RTX 5090,
+// head_dim 128: 128x128 3,900, 128x64 1,826, 64x128 2,610, 64x64 1,424, of two CTAs 1,580.
+constexpr double kOfOneCta = 0.73, kOfTwoCtas = 0.59;
 constexpr double kUncovered = 0.1;  // of what the greater of computing and memory does not cover
 constexpr Hint kUsualLength = 4096, kUsualHeads = 32;
 
@@ -48,14 +57,30 @@ FmhaNvfp4Cost fmha_nvfp4_cost(const fmha_nvfp4::Config& c, const Fmha& p, const 
       (kIssuePerScore + kIssuePerColumn * c.facts.head_dim + (c.facts.softcap == Softcap::none ? 0 : kIssuePerCap)) /
       kMmaIssuePerCycle;
   const double l2 = slot / device.l2_bytes;
-  // A scheduler has one or two warps: what products and the rest do not overlap.
-  const double alone = (tensor + exponentials + issue) / (warps / 4);
-  const double step =
-      kWaitCycles + std::max({ctas * tensor, ctas * exponentials, ctas * smem, ctas * issue, ctas * l2, alone});
+  const double in_turn = tensor + exponentials + issue;
+  const auto step_cycles = [&](double there) {
+    const double together = there == 2 ? 2 * kOfTwoCtas : warps == 8 ? kOfOneCta : 1;
+    return kWaitCycles + std::max({there * tensor, there * exponentials, there * smem, there * issue, there * l2,
+                                   together * in_turn});
+  };
   const double steps = std::ceil(seen / parts / c.tile_n);
-  const double tile = steps * step + kOpenCycles +
-                      1.0 * c.tile_m * c.facts.head_dim * (fmha_nvfp4::stores_sums(c) ? 4 : 2) / kStoredPerCycle;
-  const double computed = std::ceil(tiles * parts / places) * tile;
+  const double once =
+      kOpenCycles + 1.0 * c.tile_m * c.facts.head_dim * (fmha_nvfp4::stores_sums(c) ? 4 : 2) / kStoredPerCycle;
+  // CTAs take tiles in turn, of a causal mask those with most keys first: the first multiprocessor ends last.
+  const double grid = std::min(tiles * parts, places);
+  const bool is_uneven = tessera::is_uneven(c.facts) && parts == 1;
+  std::vector<FmhaWalk> walks;
+  for (double cta = 0; cta < std::min(ctas * device.device.sms, grid); cta += device.device.sms) {
+    FmhaWalk walk;
+    walk.tiles = std::ceil((tiles * parts - cta) / grid);
+    const double last = cta + (walk.tiles - 1) * grid;
+    const auto steps_of = [&](double tile) {
+      return std::ceil(std::clamp(keys - std::floor(tile / heads_q) * rows, 1.0, keys) / c.tile_n);
+    };
+    walk.steps = walk.tiles * (is_uneven ? (steps_of(cta) + steps_of(last)) / 2 : steps);
+    walks.push_back(walk);
+  }
+  const double computed = cycles_of_walks(std::move(walks), once, step_cycles);
   // Values, scales, delta_s; o; parts, written and read.
   const double of_row = c.facts.head_dim * 9.0 / 16;
   double bytes = heads_q * queries * (of_row + 2.0 * c.facts.head_dim) + heads_kv * keys * 2 * of_row +
@@ -64,8 +89,9 @@ FmhaNvfp4Cost fmha_nvfp4_cost(const fmha_nvfp4::Config& c, const Fmha& p, const 
   const double memory = bytes / device.memory_bytes;
 
   FmhaNvfp4Cost cost;
-  const double cycles = kStartCycles + (fmha_nvfp4::is_split(c) ? kMergeKernelCycles : 0) + std::max(computed, memory) +
-                        kUncovered * std::min(computed, memory);
+  const double cycles = kStartCycles +
+                        (fmha_nvfp4::is_split(c) ? std::max(kMergeKernelCycles, kMergeOfPart * parts) : 0) +
+                        std::max(computed, memory) + kUncovered * std::min(computed, memory);
   cost.us = cycles / device.device.clock_ghz / 1000;
   const double all = tiles * parts * steps;
   cost.work = {all * tensor, all * exponentials, all * smem, all * issue, all * l2, bytes};

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "generator/attention/fmha_choice.h"
+#include "generator/attention/fmha_cost.h"
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_facts.h"
 #include "generator/attention/fmha_merge.h"
@@ -39,6 +40,9 @@ SplitKv split_of(const Fmha& p) {
   const bool has_few = p.seqlen_q >= 0 && p.seqlen_q <= kFewQueries;
   return has_few && expected_keys(p) >= kManyKeys && !has_tiles(p, 1, kEnoughTiles) ? SplitKv::on : SplitKv::off;
 }
+
+/// Parts with a size of their own have bits, and so a tile, that follow from no length.
+bool is_modelled(const Fmha& p) { return has_fmha_cost(p) && p.split_size == 0; }
 
 OperandPlan operand_of_o(const Config& config) {
   const std::string type(config.facts.output == Output::unnormalized ? "f32" : to_word(config.facts.o_dtype));
@@ -118,17 +122,22 @@ double FmhaNvfp4Operator::score(const Config& config, const Fmha& asked) {
   const Fmha problem = asked.split_size > 0 ? fmha_of_one_sequence(asked) : asked;
   const bool has_few = problem.seqlen_q >= 0 && problem.seqlen_q <= kFewQueries;
   double score = 1;
-  if ((config.tile_m == 64) != has_few) score *= kSmallTile;
-  if (config.tile_n == 64) score *= kFewKeys;
+  if (is_modelled(problem)) {
+    score = 1 / fmha_nvfp4_cost(config, problem, mma_device_of(problem.arch)).us;
+  } else {
+    if ((config.tile_m == 64) != has_few) score *= kSmallTile;
+    if (config.tile_n == 64) score *= kFewKeys;
+  }
   if (config.facts.tree_mask != TreeMask::none && config.facts.head_dim == 128 && config.tile_n == 128)
     score *= kSpilled;
   if (config.stages != kStages[0]) score *= kOtherSlots;
   return score;
 }
 
-std::string FmhaNvfp4Operator::merit(const Config& config, const Fmha&) {
-  return fmt::format("chosen by shape (never measured): {} of K, V and delta_s, {} rows of a tile",
-                     counted(config.stages, "slot"), config.tile_m);
+std::string FmhaNvfp4Operator::merit(const Config& config, const Fmha& problem) {
+  return fmt::format("chosen by {} (never measured): {} of K, V and delta_s, {} rows of a tile",
+                     is_modelled(problem) ? "a model of the time" : "shape", counted(config.stages, "slot"),
+                     config.tile_m);
 }
 
 std::vector<CostSheet> FmhaNvfp4Operator::costs(const Config& config, const Fmha& problem) {

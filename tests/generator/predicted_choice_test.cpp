@@ -39,6 +39,15 @@ TEST_CASE("attention by mma.sync: a merge goes through a row's parts, so many pa
         "tessera_fmha_sm120a_d64_16x64_s2_sw128_causal_bf16_pack8_split_mma");
 }
 
+TEST_CASE("attention of NVFP4: two CTAs of 64 rows where they fit, and few tiles on more multiprocessors") {
+  const auto nvfp4 = [](const char* mask, const char* batch, const char* heads, const char* length) {
+    return attention("sm_120a", {{"head_dim", "128"}, {"dtype", "nvfp4"}, {"mask", mask}}, batch, heads, heads, length,
+                     length);
+  };
+  // 277.6 and 307.9.
+  CHECK(nvfp4("none", "2", "16", "4096") == "tessera_fmha_nvfp4_sm120a_d128_64x64_s3_full_to_bf16");
+}
+
 TEST_CASE("attention on tcgen05: what 8-bit scores and keys that are widened take, and three slots beside memory") {
   const Fields pages{{"head_dim", "128"}, {"mask", "causal"}, {"kv_layout", "paged"}, {"page_size", "64"}};
   const auto paged = [&](Fields fields, const char* batch, const char* heads_q, const char* heads_kv,
