@@ -22,6 +22,7 @@ constexpr double kSlotCycles = 2160;          // from a slot's release to its ne
 constexpr double kScaleCopyCycles = 48;       // of a tile of scales to Tensor Memory
 constexpr double kStoreBytesPerCycle = 24;    // of a tile of D, through shared memory
 constexpr double kLoadedColumns = 4;          // of TMEM in registers, 128 lanes: cycles a column, inverse
+constexpr double kGateOfColumn = 24;          // of a gate's activation: 128 rows, three of them from the exponent unit
 constexpr double kStepCycles = 12;            // barriers of a step that nothing covers, of each pair
 constexpr double kSplitCycles = 260;          // barriers of the cluster
 constexpr double kDoubledSplitCycles = 1660;  // sums of other CTAs, for each doubling of the parts
@@ -73,6 +74,7 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double doublings = std::log2(gemm_tcgen05::cluster_size(c));
   const double stored = gemm_tcgen05::kLanes * columns / c.split_k * dtype_bytes(c.facts.d_dtype) / kStoreBytesPerCycle;
   double store = stored + columns * gemm_tcgen05::kLanes / 32 / kLoadedColumns;
+  if (c.facts.gate != Gate::none) store += columns * kGateOfColumn / c.split_k;
 
   // Of contiguous groups m counts all rows; each group ends with half a tile on average.
   const bool is_contiguous = c.facts.grouping == Grouping::contiguous;
@@ -82,13 +84,17 @@ GemmTcgen05Cost gemm_tcgen05_cost(const Config& c, const Gemm& problem) {
   const double rounds = ceil_of(clusters, at_once);
   const double l2 =
       std::min(kL2BytesOfSm, kBlackwellL2Bytes / (std::min(clusters, at_once) * gemm_tcgen05::cluster_size(c)));
-  const double products = steps * std::max({tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies,
-                                            asked_bytes(c) / l2, kSlotCycles / c.stages});
+  const double step = std::max(tensor + gemm_tcgen05::pairs(c) * kStepCycles, scale_copies);
+  const double loaded_step = std::max(asked_bytes(c) / l2, kSlotCycles / c.stages);
+  const double products = steps * std::max(step, loaded_step);
   const double joined = c.split_k > 1 ? kSplitCycles + kDoubledSplitCycles * doublings : 0;
   if (c.split_k > 1) store += joined + kSplitTraffic * gemm_tcgen05::kLanes * columns * 8 / l2;
-  const double tile = c.accumulators == 2 ? std::max(products, store) : products + store;
+  // With one accumulator a tile's products wait until the last one's sums are in registers; its first slots fill.
+  const double ahead = std::min(store, c.stages * loaded_step);
+  const double next =
+      c.accumulators == 2 ? std::max(products, store) : store + std::max(steps * step, steps * loaded_step - ahead);
   const double met = c.split_k == 1 && doublings > 0 ? kClusterCycles : 0;
-  const double computed = kFirstCycles + met + rounds * tile + (c.accumulators == 2 ? std::min(products, store) : 0);
+  const double computed = kFirstCycles + met + products + store + (rounds - 1) * next;
 
   const double bits_a = operand_bits(c.facts.a_type), bits_b = operand_bits(c.facts.b_type);
   const double all_m = is_contiguous ? m : m * l;

@@ -68,4 +68,14 @@ TEST_CASE("attention on tcgen05: what 8-bit scores and keys that are widened tak
         "tessera_fmha_sm100a_d128_128x128_s3_sw128_causal_bf16_usedk_paged64_pack8_split");
 }
 
+TEST_CASE("tcgen05 products: what a gate's activation takes, after the last product where there is one accumulator") {
+  const auto dual = [](const char* dtype, const char* m, const char* n, const char* k) {
+    return chosen("gemm", {{"arch", "sm_100a"}, {"dtype", dtype}, {"gate", "dual"}, {"m", m}, {"n", n}, {"k", k}});
+  };
+  // B200. 12.4; 128x192 with one accumulator 15.2.
+  CHECK(dual("nvfp4", "128", "24576", "1536") == "tessera_gemm_sm100a_nvfp4_dual_to_bf16_128x64_s5_a2");
+  // With a longer k it pays: 24.4; 128x64 in pairs 35.1.
+  CHECK(dual("nvfp4", "1024", "3072", "7168") == "tessera_gemm_sm100a_nvfp4_dual_to_bf16_128x192_s4_a1_c2x1");
+}
+
 }  // namespace predicted_choice_test
