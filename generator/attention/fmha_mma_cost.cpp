@@ -97,14 +97,7 @@ FmhaWalk walk_of(const fmha::Config& c, const Tiles& t, double cta, double grid)
   const double pairs = std::ceil(t.of_head / 2) * t.heads;
   if (std::ceil(pairs / grid) * grid - pairs <= pairs / 10)
     return {rounds_of(pairs) * (steps_of(0) + steps_of(t.count() - 1)), 2 * rounds_of(pairs)};
-  const double pairs_of_rounds = std::floor(t.count() / (2 * grid)), dealt = 2 * grid * pairs_of_rounds;
-  FmhaWalk walk{2 * pairs_of_rounds * steps_of(dealt / 2), 2 * pairs_of_rounds};
-  for (const double tile : {dealt + cta, dealt + 2 * grid - 1 - cta}) {
-    if (tile >= t.count()) continue;
-    walk.steps += steps_of(tile);
-    walk.tiles += 1;
-  }
-  return walk;
+  return walk_of_uneven(t.count(), cta, grid, steps_of);
 }
 
 /// Of the multiprocessor that ends last.

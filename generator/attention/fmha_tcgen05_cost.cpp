@@ -5,6 +5,7 @@
 
 #include "generator/attention/fmha_explain.h"
 #include "generator/attention/fmha_tile_cost.h"
+#include "generator/attention/fmha_walk.h"
 #include "generator/model_device.h"
 
 namespace tessera::fmha_tcgen05 {
@@ -17,16 +18,17 @@ namespace {
 //   two Q tiles  1,921 (128)  2,534 (128)         1,920 (64) 2,048 (128, a pair)
 //                             1,310 (64)
 //   one          1,445 (128)  1,464 (128)         1,117 (64) 1,316 (64)
-constexpr double kProductsPerCycle = 8192;                  // 16-bit multiply-adds count twice
-constexpr double kWaitCycles = 260, kWaitOfKey = 1.5;       // of a block: what neither products nor exponentials cover
-constexpr double kSoftmaxOfOne = 11.3, kSoftmaxOfTwo = 15;  // of a key, and of one or two rows of a thread
-// e4m3, head_dim 128, whose scores pass through more instructions: two Q tiles 3,861 (128), 1,649 (64), one 1,993,
-// 1,166.
-constexpr double kSoftmaxOfOne8Bit = 15.6, kSoftmaxOfTwo8Bit = 30.2, kSoftmaxOfTwo8BitFew = 25.8;  // few: 64 keys
-constexpr int kFewKeys = 64;
-// Keys that are widened, head_dim 128, one Q tile: e4m3 2,072 (128), 1,241 (64), MXFP8 2,973, 1,817, NVFP4 2,508,
-// 1,550.
-constexpr double kWidenOfKey = 5, kWidenOfMxfp8 = 13, kWidenOfNvfp4 = 9;
+constexpr double kProductsPerCycle = 8192;             // 16-bit multiply-adds count twice
+constexpr double kWaitCycles = 260, kWaitOfKey = 1.5;  // of a block: what neither products nor exponentials cover
+constexpr double kSoftmax = 320, kSoftmaxOfOne = 8.4;  // one Q tile: of a block, and of a key
+constexpr double kSoftmaxOfTwo = 15;                   // two: of a key
+// e4m3, whose scores pass through more instructions. One Q tile 2,000 (128) and 1,170 (64) at every head_dim; two 3,007
+// and 1,646 at 64, 3,861 and 1,649 at 128, 3,994 and 1,652 at 192/128; 2,396 (64) at 192, whose O leaves Tensor Memory
+// for one S of each.
+constexpr double k8Bit = 340, k8BitOfOne = 12.9;
+constexpr double k8BitOfTwo = 30.2, k8BitOfTwoShort = 23.5, k8BitOfTwoFew = 25.7;  // of short rows; of few keys
+constexpr double k8BitOfTwoAlone = 37.4;
+constexpr int kFewKeys = 64, kShortRows = 64;
 constexpr double kOneSlotCycles = 1200;  // of a block that is loaded when the one before has been read
 constexpr double kStartCycles = 2500, kStartOfColumn = 26, kStartOfTile = 1000;  // of a tile's ends: first loads, O
 constexpr double kStartOfPair = 1500;
@@ -35,19 +37,28 @@ constexpr double kUncovered = 0.2, kUncoveredOfMany = 0.1;  // of the lesser of 
 constexpr double kLaunchCycles = 4500;
 constexpr double kMergeCycles = 3000, kMergeOfPart = 110;  // a second kernel, which reads what the parts have written
 
-/// Of a block: what those that widen keys do not hide.
+/// Of a block, what those that widen keys do not hide: beside one Q tile 417 (128 keys) and 250 (64) of e4m3 at
+/// head_dim 64, 657 and 315 at 128; of MXFP8 612, 413, 1,558 and 891; of NVFP4 380, 294, 1,093 and 624.
 double widen_cycles(const Config& c) {
+  struct Widen {
+    double of_block, of_key_short, of_key;
+  };
   if (!widens_keys(c.facts)) return 0;
-  const KvFormat format = c.facts.kv_format;
-  const double of_key = format == KvFormat::plain   ? kWidenOfKey
-                        : format == KvFormat::mxfp8 ? kWidenOfMxfp8
-                                                    : kWidenOfNvfp4;
-  return of_key * c.tile_n;
+  const Widen widen = c.facts.kv_format == KvFormat::plain   ? Widen{40, 2.8, 4.8}
+                      : c.facts.kv_format == KvFormat::mxfp8 ? Widen{220, 3.1, 10.4}
+                                                             : Widen{180, 1.6, 7.2};
+  const bool is_short = c.facts.head_dim <= kShortRows;
+  return widen.of_block + c.tile_n * (is_short ? widen.of_key_short : widen.of_key * c.facts.head_dim / 128);
 }
 
-double softmax_of_key(const Config& c, bool has_two) {
-  if (!is_8_bit(c.facts)) return has_two ? kSoftmaxOfTwo : kSoftmaxOfOne;
-  return !has_two ? kSoftmaxOfOne8Bit : c.tile_n <= kFewKeys ? kSoftmaxOfTwo8BitFew : kSoftmaxOfTwo8Bit;
+double softmax_cycles(const Config& c, bool has_two) {
+  if (!has_two) return is_8_bit(c.facts) ? k8Bit + k8BitOfOne * c.tile_n : kSoftmax + kSoftmaxOfOne * c.tile_n;
+  if (!is_8_bit(c.facts)) return kSoftmaxOfTwo * c.tile_n;
+  const double of_key = c.facts.head_dim_v > 128         ? k8BitOfTwoAlone
+                        : c.tile_n <= kFewKeys           ? k8BitOfTwoFew
+                        : c.facts.head_dim <= kShortRows ? k8BitOfTwoShort
+                                                         : k8BitOfTwo;
+  return of_key * c.tile_n;
 }
 
 double block_cycles(const Config& c) {
@@ -56,7 +67,7 @@ double block_cycles(const Config& c) {
   const double rate = kProductsPerCycle * (is_8_bit(c.facts) ? 2 : 1);
   const double products = 2.0 * c.tile_m / (c.cta_pair ? 2 : 1) * c.tile_n * columns / rate;
   const double waits = kWaitCycles + kWaitOfKey * c.tile_n;
-  return std::max(products + waits, softmax_of_key(c, has_two) * c.tile_n) + widen_cycles(c) +
+  return std::max(products + waits, softmax_cycles(c, has_two)) + widen_cycles(c) +
          (c.stages == 1 ? kOneSlotCycles : 0);
 }
 
@@ -89,10 +100,19 @@ double fmha_tcgen05_cycles(const Config& c, const Fmha& p) {
   const double start = kStartCycles + kStartOfColumn * c.facts.head_dim +
                        kStartOfTile * (fmha_tcgen05::q_tiles(c) - 1) + (c.cta_pair ? kStartOfPair : 0) +
                        widen_cycles(c);
-  // The longest tiles come first, so a CTA's get shorter from round to round, evenly.
-  const double shortest = std::min(1.0, (rounds - 1) * places / (tiles * parts));
-  const double mean = most - (most - least) * shortest / 2;
-  const double computed = rounds * (start + std::ceil(mean / parts) * block);
+  double computed = rounds * (start + std::ceil(most / parts) * block);
+  if (is_causal && parts == 1) {
+    const auto blocks_of = [&](double tile) {
+      const double behind = std::floor(tile / (heads * batch)) * c.tile_m / c.pack_gqa;  // queries behind its last one
+      return std::ceil(std::max(keys - behind, 1.0) / c.tile_n);
+    };
+    const double grid = std::min(tiles, places);
+    computed = 0;
+    for (double cta = 0; cta < grid; ++cta) {
+      const FmhaWalk walk = walk_of_uneven(tiles, cta, grid, blocks_of);
+      computed = std::max(computed, walk.tiles * start + walk.steps * block);
+    }
+  }
 
   const double of_head = keys * bytes_of_keys(c.facts, fmha_tcgen05::qk_columns(c) + fmha_tcgen05::v_columns(c));
   const double read = tiles * (most + least) / (2 * most) * of_head / ctas;  // out of the L2, by all tiles

@@ -48,6 +48,21 @@ TEST_CASE("attention of NVFP4: two CTAs of 64 rows where they fit, and few tiles
   CHECK(nvfp4("none", "2", "16", "4096") == "tessera_fmha_nvfp4_sm120a_d128_64x64_s3_full_to_bf16");
 }
 
+TEST_CASE("attention on tcgen05: long and short tiles of a causal mask add up, as they are dealt") {
+  const auto causal = [](const Fields& fields, const char* batch, const char* heads, const char* length) {
+    return attention("sm_100a", fields, batch, heads, heads, length, length);
+  };
+  // B200. 256 tiles of 128 rows on 148 multiprocessors, long beside short ones, 22.9; 64 of 512 rows in pairs 38.1.
+  CHECK(causal({{"head_dim", "128"}, {"mask", "causal"}}, "1", "16", "2048") ==
+        "tessera_fmha_sm100a_d128_128x128_s3_sw128_causal_bf16");
+  // 19.4; 256 rows 23.1.
+  CHECK(causal({{"head_dim", "64"}, {"mask", "causal"}}, "1", "16", "2048") ==
+        "tessera_fmha_sm100a_d64_128x128_s3_sw128_causal_bf16");
+  // e4m3. 27.6; 256 rows with 64 keys a block, 50.8.
+  CHECK(causal({{"head_dim", "192"}, {"dtype", "e4m3"}, {"mask", "causal"}}, "1", "16", "2048") ==
+        "tessera_fmha_sm100a_d192_128x128_s3_sw64_causal_e4m3");
+}
+
 TEST_CASE("attention on tcgen05: what 8-bit scores and keys that are widened take, and three slots beside memory") {
   const Fields pages{{"head_dim", "128"}, {"mask", "causal"}, {"kv_layout", "paged"}, {"page_size", "64"}};
   const auto paged = [&](Fields fields, const char* batch, const char* heads_q, const char* heads_kv,
