@@ -36,7 +36,12 @@ Fmha of_mma(Fmha p) {
 /// Registers of a thread that the assembler may not find: such tiles are legal, but nobody's default while there is
 /// another, and that with the fewest is where there is none. Found by compiling drawn kernels (scripts/nightly spills).
 int missing_registers(const fmha::Config& c) {
-  if (fmha::shares_blocks(c)) return std::max(c.tile_n - 64, 0);
+  if (fmha::shares_blocks(c)) {
+    // With one slot 128 keys have no advantage; above 128 columns, and beside those that widen keys, they spill.
+    const bool bears_128 =
+        c.stages > 1 && std::max(c.facts.head_dim, c.facts.head_dim_v) <= 128 && !widens_keys(c.facts);
+    return std::max(c.tile_n - (bears_128 ? 128 : 64), 0);
+  }
   int beside = 40;
   if (fmha::row_blocks(c) == 2) beside += 32;
   if (fmha::has_pools(c) && fmha::row_blocks(c) == 2 && c.tile_n > 96) beside += 16;  // words of bits

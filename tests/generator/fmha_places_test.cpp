@@ -175,7 +175,7 @@ TEST_CASE("keys in pages: a plan says what a block has in memory, and how many s
   using Field = Fields::value_type;
   const Field nvfp4{"kv_format", "nvfp4"}, mxfp8{"kv_format", "mxfp8"}, e4m3{"kv_dtype", "e4m3"};
   const Field mma{"mma_kind", "mma.f16"}, tcgen05{"arch", "sm_100a"}, consumer{"arch", "sm_120a"};
-  CHECK(said({mma}) == "a block of 64 keys has 32,768 bytes of K and V in memory, and 6 slots of it fit");
+  CHECK(said({mma}) == "a block of 128 keys has 65,536 bytes of K and V in memory, and 3 slots of it fit");
   CHECK(said({mma, e4m3}) == "a block of 64 keys has 16,384 bytes of K and V in memory, and 8 slots of it fit");
   CHECK(said({mma, mxfp8}) == "a block of 64 keys has 16,896 bytes of K and V in memory, and 8 slots of it fit");
   CHECK(said({mma, nvfp4}) == "a block of 64 keys has 9,216 bytes of K and V in memory, and 8 slots of it fit");
