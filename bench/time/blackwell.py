@@ -155,7 +155,7 @@ def compiled(kernel, sources, work, nvcc):
     # ThunderKittens' levels end with their own main(): theirs is left out.
     text = PREAMBLE + f'#define run_benchmark run_theirs\n#include "{root / kernel.source}"\n' + main_of(kernel)
     if kernel.repository == KITTENS:
-        original = re.sub(r'#include "launch.*"', "", (root / kernel.source).read_text())
+        original = re.sub(r'#include "launch.*"', "", (root / kernel.source).read_text()).replace("int main(", "int main_of_theirs(")
         copy = work / f"{pathlib.Path(kernel.source).stem}_kittens.cuh"
         copy.write_text(original)
         text = PREAMBLE + f'#include "{copy}"\n' + main_of(kernel)

@@ -7,11 +7,13 @@ none the base's number, marked as inferred. Nothing was measured by this project
 import copy
 import json
 import pathlib
+import statistics
 import sys
 
 FOLDER = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2] / "emulator/time/gpus")
 
-JUDGED = 13.8  # median error in percent of the half of bench/time/blackwell.py that judges
+# What `again.py predict --sets blackwell` said last of the points that blackwell.py has.
+POINTS = pathlib.Path(__file__).parent / "blackwell-points.jsonl"
 QR = "ademeure/QuickRunCUDA@4f6ee52 b300_clean (B300, 2.03 GHz)"
 MD = "markdewing/AI_kernels latency@0d701ad"
 SK = "florianmattana/sass-king@6d0fcda (RTX 5070 Ti)"
@@ -121,6 +123,15 @@ def sm120(b200, name, arch, changes, f32_rate):
     return gpu
 
 
+def judged():
+    """The median error of the half that judges, and what it is of: the only place that says so; docs/time.md repeats it."""
+    rows = [row for row in map(json.loads, POINTS.read_text().splitlines()) if row["half"] == "judge" and "predicted_us" in row]
+    error = 100 * statistics.median(abs(row["time_us"] / row["predicted_us"] - 1) for row in rows)
+    models = ", ".join(sorted({row["model"] for row in rows}))
+    return leaf(round(error, 1), f"{len(rows)} points of the half that judges, by others on a B200 and an RTX 5090, by the model of {models} "
+                                 "(bench/results/time-blackwell.md)", "measured")
+
+
 def main():
     path = FOLDER / "b200.json"
     b200 = json.loads(path.read_text())
@@ -183,10 +194,8 @@ def main():
         "hbm/terabytes_per_second": leaf(0.256, "273 GB/s by the pins; the part that reads reach on the B200 "
                                                 "(7.2 of 7.67)", "inferred"),
     }, 1)
-    judged = leaf(JUDGED, "points of the half that judges, by others on a B200 and an RTX 5090, the third judgement "
-                          "(bench/results/time-blackwell.md)", "measured")
     for gpu in (b200, rtx5090):
-        gpu["judged"] = {"median_error_percent": judged}
+        gpu["judged"] = {"median_error_percent": judged()}
     for form in gb10["mma"].values():
         form["flop_per_clock"]["source"] = "as on the PRO 6000: " + form["flop_per_clock"]["source"]
         form["flop_per_clock"]["certainty"] = "inferred"
