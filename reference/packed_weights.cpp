@@ -25,15 +25,12 @@ std::int64_t block_begin(const PackedWeights& w, std::int64_t n, std::int64_t k,
   return ((batch * blocks_of(n) + row / kWeightRows) * steps_of(k) + column / kWeightDepth) * weight_block_bytes(w);
 }
 
-std::uint8_t packed_scale(OperandType type, std::uint8_t code) {
-  if (type == OperandType::nvfp4) return static_cast<std::uint8_t>(packed_ue4m3(code));
-  return code > kLargestPackedUe8m0 ? kLargestPackedUe8m0 + 1 : code;
+double packed_ue8m0_value(unsigned exponent) {
+  return exponent == 0xff ? std::numeric_limits<double>::infinity()
+                          : std::ldexp(1.0, static_cast<int>(exponent) - kPackedUe8m0Bias - 127);
 }
-
-double packed_scale_value(OperandType type, std::uint8_t code) {
-  if (type == OperandType::mxfp4)
-    return code > kLargestPackedUe8m0 ? std::numeric_limits<double>::infinity() : std::ldexp(1.0, code - 127);
-  const int exponent = code >> 3;
+double packed_ue4m3_value(unsigned code) {
+  const int exponent = static_cast<int>(code >> 3);
   if (exponent == 31) return std::numeric_limits<double>::quiet_NaN();
   return std::ldexp(1 + (code & 7) / 8.0, exponent - kPackedUe4m3Bias);
 }
@@ -66,16 +63,26 @@ std::uint16_t half_at(const std::byte* at) {
 std::byte* scales_of(std::byte* block) { return block + kWeightCodeBytes; }
 const std::byte* scales_of(const std::byte* block) { return block + kWeightCodeBytes; }
 
+/// The scale of a weight of e2m1.
+double scale_at(const PackedWeights& w, const std::byte* scales, int row, int i) {
+  const int at = scale_place(w, row, i);
+  if (w.type == OperandType::nvfp4) return packed_ue4m3_value(static_cast<unsigned>(scales[at]));
+  unsigned exponent = 0;
+  for (unsigned bit = 0; bit < 8; ++bit)
+    if ((word_at(scales, at) & placed_exponent(1u << bit, row_in_pair(row), i % 2)) != 0) exponent |= 1u << bit;
+  return packed_ue8m0_value(exponent);
+}
+
 /// A weight of a block in float64.
 double weight_at(const WeightFacts& facts, const std::byte* block, int row, int column) {
   const PackedWeights& w = facts.weights;
   const WeightPlace place = weight_place(row, column);
   const unsigned code = code_at(w.type, block, place);
-  const int at = scale_place(w, row, column / w.group);
+  const int i = column / w.group;
   if (w.type != OperandType::int4)
     return static_cast<double>(decode_value(ValueType::e2m1, static_cast<std::uint8_t>(code))) *
-           packed_scale_value(w.type, static_cast<std::uint8_t>(scales_of(block)[at]));
-  const std::byte* const scale = scales_of(block) + 2 * at;
+           scale_at(w, scales_of(block), row, i);
+  const std::byte* const scale = scales_of(block) + 2 * scale_place(w, row, i);
   const double zero =
       w.has_zeros ? half_at(scale + pair_scale_bytes(w)) - static_cast<int>(int4_magic(facts.dtype)) : kMiddleOfInt4;
   const double weight = (code - zero) * to_double(facts.dtype, half_at(scale));
@@ -107,10 +114,15 @@ struct Rows {
   }
   void place_scale(std::byte* block, std::int64_t batch, std::int64_t row, std::int64_t column) const {
     const PackedWeights& w = rows.facts.weights;
-    const int at =
-        scale_place(w, static_cast<int>(row % kWeightRows), static_cast<int>(column % kWeightDepth) / w.group);
-    if (w.type != OperandType::int4) {
-      scales_of(block)[at] = static_cast<std::byte>(packed_scale(w.type, scale_code(batch, row, column)));
+    const int of_block = static_cast<int>(row % kWeightRows), i = static_cast<int>(column % kWeightDepth) / w.group;
+    const int at = scale_place(w, of_block, i);
+    if (w.type == OperandType::mxfp4) {
+      const unsigned code = scale_code(batch, row, column);
+      add_to_word(scales_of(block), at, placed_exponent(packed_ue8m0(code), row_in_pair(of_block), i % 2));
+      return;
+    }
+    if (w.type == OperandType::nvfp4) {
+      scales_of(block)[at] = static_cast<std::byte>(packed_ue4m3(scale_code(batch, row, column)));
       return;
     }
     std::byte* const scale = scales_of(block) + 2 * at;

@@ -8,12 +8,6 @@
 
 namespace tessera::pack_weights {
 
-// Of a scale's code, or of none.
-template <Config C>
-__device__ __forceinline__ unsigned packed_scale(unsigned code) {
-  if constexpr (C.format == WeightFormat::nvfp4) return packed_ue4m3(code);
-  return min(code, kLargestPackedUe8m0 + 1u);
-}
 inline constexpr unsigned kCodeOfOneUe8m0 = 127;
 inline constexpr unsigned kCodeOfOneUe4m3 = 0x38;
 
@@ -118,14 +112,22 @@ __device__ __forceinline__ unsigned scale_word(const Source<C>& source, int firs
   constexpr PackedWeights kWeights = weights(C);
   constexpr int kBytes = pair_bytes(kWeights), kOfPair = pair_scale_bytes(kWeights);
   unsigned word = 0;
-  if constexpr (is_e2m1(kWeights.type)) {
+  if constexpr (kWeights.type == OperandType::mxfp4) {
+    // Both rows of a pair, for 64 of k.
+    const int pair = index * 4 / kBytes, half = index * 4 % kBytes / 4;
+    const int row = first_row + pair / 8 * 16 + pair % 8, column = first_column + half * kWeightHalf;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      word |=
+          placed_exponent(packed_ue8m0(source.scale(row + i / 2 * 8, column + i % 2 * kWeights.group)), i / 2, i % 2);
+  } else if constexpr (kWeights.type == OperandType::nvfp4) {
     constexpr int kOfHalf = kOfPair / 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int byte = index * 4 + i, pair = byte / kBytes, within = byte % kBytes;
       const int row = first_row + pair / 8 * 16 + pair % 8 + within % (2 * kOfHalf) / kOfHalf * 8;
       const int scale = within / (2 * kOfHalf) * kOfHalf + within % kOfHalf;
-      word |= packed_scale<C>(source.scale(row, first_column + scale * kWeights.group)) << (8 * i);
+      word |= packed_ue4m3(source.scale(row, first_column + scale * kWeights.group)) << (8 * i);
     }
   } else {
     // Both rows of a pair.

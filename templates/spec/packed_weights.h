@@ -16,7 +16,9 @@
 //
 // Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
 //
-//   mxfp4  [pair][k / 64][row][k / 32 % 2] bytes: ue8m0, codes above 160 as 161
+//   mxfp4  [pair][k / 64] words: exponents of bf16, which are a scale's code plus 94 (255 for codes above 160), of the
+//          first row in bits 14..7 and, for the next 32 of k, 30..23; of the second row where rotating the word to the
+//          left by 8 has them there. So a mask alone makes bf16 numbers of them
 //   nvfp4  [pair][k / 64][row][k / 16 % 4] bytes: five bits of exponent, three of mantissa, so that subnormal scales
 //          are numbers as others are: 2^(e - 22) (1 + m / 8); of a scale of zero any, the block's magnitudes being zero
 //   int4   [pair][k / group][row] 16-bit numbers of the activations' type; then, with zero points, as many numbers that
@@ -35,7 +37,8 @@ inline constexpr int kWeightDepth = 128;  // k of a block
 inline constexpr int kWeightHalf = 64;    // k whose codes a thread has side by side
 inline constexpr int kWeightCodeBytes = kWeightRows * kWeightDepth / 2;
 inline constexpr int kWeightPairs = kWeightRows / 2;  // of rows that share a thread
-inline constexpr int kLargestPackedUe8m0 = 160;       // 2^33; above stands 161, which multiplies as infinity
+inline constexpr int kLargestPackedUe8m0 = 160;       // 2^33; what is above multiplies as infinity
+inline constexpr int kPackedUe8m0Bias = 94;           // to the exponent of bf16: 126 - 32 (left_out_factor())
 inline constexpr int kPackedUe4m3Bias = 22;
 
 // What packed weights depend on: facts of a product and of pack_weights alike.
@@ -99,11 +102,12 @@ TESSERA_HD constexpr WeightPlace weight_place(int row, int k) {
 // The pair of rows that a row belongs to, and which of both it is.
 TESSERA_HD constexpr int pair_of(int row) { return row / 16 * 8 + row % 8; }
 TESSERA_HD constexpr int row_in_pair(int row) { return row % 16 / 8; }
-// Where a scale stands among those of its block: a byte, of int4 a 16-bit number; a zero point as many scales of a pair
-// further on. `i`: k / group.
+// Where a scale stands among those of its block: of mxfp4 a word, which it shares (placed_exponent()), of nvfp4 a byte,
+// of int4 a 16-bit number; a zero point as many scales of a pair further on. `i`: k / group.
 TESSERA_HD constexpr int scale_place(const PackedWeights& w, int row, int i) {
   const int scales = kWeightDepth / w.group;
   if (!is_e2m1(w.type)) return (pair_of(row) * pair_bytes(w) / 2) + i * 2 + row_in_pair(row);
+  if (w.type == OperandType::mxfp4) return pair_of(row) * pair_bytes(w) / 4 + i * w.group / kWeightHalf;
   const int of_half = scales / 2;
   return pair_of(row) * pair_bytes(w) + i / of_half * 2 * of_half + row_in_pair(row) * of_half + i % of_half;
 }
@@ -118,6 +122,17 @@ TESSERA_HD constexpr int weight_k_groups(int tile_m, int tile_n) {
 inline constexpr int kMiddleOfInt4 = 8;  // what codes of two's complement are more than their numbers
 // A code of int4 is the low bits of a number of the activations' type whose last place is one: 128 and more, or 1,024.
 TESSERA_HD constexpr unsigned int4_magic(DType dtype) { return dtype == DType::bf16 ? 0x4300 : 0x6400; }
+
+// ue8m0 as an exponent of bf16; and where it stands in the word of its pair of rows for 64 of k: `i` is k / 32 % 2.
+inline constexpr unsigned kExponentsOfRow = 0x7F807F80;
+inline constexpr int kRotationOfSecondRow = 8;
+TESSERA_HD constexpr unsigned packed_ue8m0(unsigned code) {
+  return code > kLargestPackedUe8m0 ? 0xff : code + kPackedUe8m0Bias;
+}
+TESSERA_HD constexpr unsigned placed_exponent(unsigned exponent, int of_pair, int i) {
+  const unsigned placed = exponent << (7 + 16 * i);
+  return of_pair == 0 ? placed : placed >> kRotationOfSecondRow | placed << (32 - kRotationOfSecondRow);
+}
 
 // ue4m3 as a packed scale; 0 for a scale of zero, whose magnitudes are cleared.
 TESSERA_HD constexpr unsigned packed_ue4m3(unsigned code) {

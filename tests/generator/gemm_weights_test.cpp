@@ -325,8 +325,8 @@ TEST_CASE("packed weights: every bit of a block is one weight's, and scales have
     CHECK(bits.size() == 8 * kWeightCodeBytes);
   }
   for (const PackedWeights& w :
-       {PackedWeights{OperandType::mxfp4, 32, false}, PackedWeights{OperandType::nvfp4, 16, false},
-        PackedWeights{OperandType::int4, 32, true}, PackedWeights{OperandType::int4, 128, false}}) {
+       {PackedWeights{OperandType::nvfp4, 16, false}, PackedWeights{OperandType::int4, 32, true},
+        PackedWeights{OperandType::int4, 128, false}}) {
     std::set<int> places;
     for (int row = 0; row < kWeightRows; ++row)
       for (int i = 0; i < kWeightDepth / w.group; ++i) {
@@ -337,6 +337,26 @@ TEST_CASE("packed weights: every bit of a block is one weight's, and scales have
       }
     CHECK(places.size() == static_cast<std::size_t>(kWeightRows * kWeightDepth / w.group));
   }
+  std::set<std::pair<int, int>> bits;  // of mxfp4's scales
+  const PackedWeights mxfp4{OperandType::mxfp4, 32, false};
+  for (int row = 0; row < kWeightRows; ++row)
+    for (int i = 0; i < kWeightDepth / mxfp4.group; ++i)
+      for (int bit = 0; bit < 8; ++bit) {
+        const unsigned placed = placed_exponent(1u << bit, row_in_pair(row), i % 2);
+        for (int j = 0; j < 32; ++j)
+          if ((placed >> j & 1) != 0) bits.emplace(scale_place(mxfp4, row, i), j);
+      }
+  CHECK(bits.size() == static_cast<std::size_t>(8 * (weight_block_bytes(mxfp4) - kWeightCodeBytes)));
+  for (const auto& [word, bit] : bits) CHECK(4 * word + 4 <= weight_block_bytes(mxfp4) - kWeightCodeBytes);
+  // By rows of a pair, then by 32 of k: what a mask leaves of the word, and of the word rotated by eight bits.
+  CHECK(placed_exponent(0xff, 0, 0) == 0x00007f80);
+  CHECK(placed_exponent(0xff, 0, 1) == 0x7f800000);
+  CHECK(placed_exponent(0xff, 1, 0) == 0x8000007f);
+  CHECK(placed_exponent(0xff, 1, 1) == 0x007f8000);
+  CHECK(packed_ue8m0(0) == 94);     // 2^-127 * 2^94, as bf16
+  CHECK(packed_ue8m0(160) == 254);  // 2^33 likewise
+  CHECK(packed_ue8m0(161) == 255);  // infinity
+  CHECK(packed_ue8m0(255) == 255);
   CHECK(packed_ue4m3(0x38) == 22u << 3);  // 1
   CHECK(packed_ue4m3(0x01) == 13u << 3);  // 2^-9
   CHECK(packed_ue4m3(0x07) == (15u << 3 | 6));
