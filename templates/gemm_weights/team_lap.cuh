@@ -3,6 +3,9 @@
 // lies, and its barriers, are constants. Each of a panel's four instructions has a descriptor of its own, which is
 // moved on behind it: of one for all, each would be made once the instruction before had read it, and waited for.
 //
+// Laps within a tile are written once more without what only its first and last ones need (kSteady), where they are
+// many (repeats_laps()): there whether loads have come is asked before weights are widened, and waited for afterwards.
+//
 // Where the ring of activations has laps as long (has_common_lap()), a round in which a group has no step takes a slot
 // of its weights too, so that both rings stay together.
 #pragma once
@@ -99,8 +102,8 @@ struct LapConsumer {
     return common::barrier_at<kBarriers.emptied>(smem, team * kLap + slot);
   }
   template <int kSlot>
-  __device__ __forceinline__ Block read_block() const {
-    ptx::mbarrier_wait_parity(loaded(kSlot), parity);
+  __device__ __forceinline__ Block read_block(bool is_there) const {
+    if (!is_there) ptx::mbarrier_wait_parity(loaded(kSlot), parity);
     return Block(own + kSlot * kSlotBytes);
   }
   // Of a tile. The launch's first block comes in halves, and its first parity is 0.
@@ -131,54 +134,77 @@ struct LapConsumer {
   }
 
   // The activations of the step before.
-  template <int kStep>
+  template <int kStep, bool kSteady>
   __device__ __forceinline__ void release_previous(const Walk& walk) const {
     constexpr unsigned kToPrevious = static_cast<unsigned>((kStep == 0 ? kLap - 1 : -1) * 8 * kGroups);  // barrier
-    if (!walk.is_resident && walk.step != group) release_slot(kHasCommonLap ? walk.full + kToPrevious : walk.previous);
+    if (!walk.is_resident && (kSteady || walk.step != group))
+      release_slot(kHasCommonLap ? walk.full + kToPrevious : walk.previous);
   }
   // The block's second half, where it comes by itself.
-  template <int kStep>
+  template <int kStep, bool kSteady>
   __device__ __forceinline__ void wait_for_second(const Walk& walk) const {
-    if (kStep == 0 && walk.step == walk.early) ptx::mbarrier_wait_parity(loaded(0), parity);
+    if (!kSteady && kStep == 0 && walk.step == walk.early) ptx::mbarrier_wait_parity(loaded(0), parity);
+  }
+
+  // The step's activations: in two parts, so that the answer is there once weights are widened.
+  template <bool kSteady>
+  __device__ __forceinline__ bool has_activations(const Walk& walk) const {
+    if (!kHasCommonLap && walk.has_loaded) return true;
+    return kSteady && ptx::mbarrier_test_wait_parity(walk.full, walk.at.parity);
+  }
+  __device__ __forceinline__ void wait_for_activations(const Walk& walk, bool are_there) const {
+    if (!are_there) ptx::mbarrier_wait_parity(walk.full, walk.at.parity);
+  }
+  // Likewise the weights of the step behind the lap's step kStep.
+  template <int kStep, bool kSteady>
+  __device__ __forceinline__ bool has_following() const {
+    constexpr int kNext = (kStep + 1) % kLap;
+    return kSteady && ptx::mbarrier_test_wait_parity(loaded(kNext), kNext == 0 ? parity ^ 1 : parity);
   }
 
   // Of the lap's step kStep. Descriptors are moved by `to_next` from the step's first panel.
-  template <int kStep>
+  template <int kStep, bool kSteady>
   __device__ __forceinline__ void take_block(Sums& sums, Block& following, Walk& walk, unsigned to_next,
                                              bool has_next) {
     if constexpr (kHalf) {
-      take_half<kStep>(sums, following, walk, to_next, has_next);
+      take_half<kStep, kSteady>(sums, following, walk, to_next, has_next);
     } else {
-      take_whole<kStep>(sums, following, walk, to_next, has_next);
+      take_whole<kStep, kSteady>(sums, following, walk, to_next, has_next);
     }
   }
-  template <int kStep>
+  template <int kStep, bool kSteady>
   __device__ __forceinline__ void take_half(Sums& sums, Block& following, Walk& walk, unsigned to_next, bool has_next) {
     unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
+    const bool has_rows = has_activations<kSteady>(walk);
     following.widen(first);
+    if (kSteady) wait_for_activations(walk, has_rows);
     issue(sums[0], first, walk.descriptors, 2 * panel_step);
     ptx::wgmma_wait_group<1>();
-    release_previous<kStep>(walk);
-    wait_for_second<kStep>(walk);
+    release_previous<kStep, kSteady>(walk);
+    wait_for_second<kStep, kSteady>(walk);
+    const bool is_there = has_following<kStep, kSteady>();
     const Block block(own + kStep * kSlotBytes + kBlockBytes);
     block.widen(second);
     issue(sums[0], second, walk.descriptors, to_next - 2 * kPanelStep);
     give_back<kStep>();
-    if (has_next) following = read_block<(kStep + 1) % kLap>();
+    if (has_next) following = read_block<(kStep + 1) % kLap>(is_there);
     ptx::wgmma_wait_group<1>();
   }
-  template <int kStep>
+  template <int kStep, bool kSteady>
   __device__ __forceinline__ void take_whole(Sums& sums, Block& following, Walk& walk, unsigned to_next,
                                              bool has_next) {
     unsigned first[kStepsOfHalf][4], second[kStepsOfHalf][4];
     Block block = following;
+    const bool has_rows = has_activations<kSteady>(walk);
     block.template widen<0>(first);
+    if (kSteady) wait_for_activations(walk, has_rows);
     issue(sums[0], first, walk.descriptors, panel_step);
     ptx::wgmma_wait_group<1>();
-    release_previous<kStep>(walk);
+    release_previous<kStep, kSteady>(walk);
     block.template widen<1>(second);
     issue(sums[0], second, walk.descriptors, panel_step);
-    wait_for_second<kStep>(walk);
+    wait_for_second<kStep, kSteady>(walk);
+    const bool is_there = has_following<kStep, kSteady>();
     if (blocks_k > 0) {  // always: without the branch the assembler makes each product wait for the one before
       block = Block(own + kStep * kSlotBytes + kBlockBytes);
       ptx::wgmma_wait_group<1>();
@@ -189,19 +215,19 @@ struct LapConsumer {
       issue(sums[0], second, walk.descriptors, to_next - 3 * kPanelStep);
     }
     give_back<kStep>();
-    if (has_next) following = read_block<(kStep + 1) % kLap>();
+    if (has_next) following = read_block<(kStep + 1) % kLap>(is_there);
     ptx::wgmma_wait_group<1>();
   }
   // The lap's step kStep; false where the tile has no further one.
-  template <int kStep>
+  template <int kStep, bool kSteady>
   __device__ __forceinline__ bool take_step(Sums& sums, Block& following, Walk& walk) {
     const unsigned full = walk.full;
-    const bool has_next = walk.step + kGroups < count;
+    const bool has_next = kSteady || walk.step + kGroups < count;
     const bool wraps = kHasCommonLap ? kStep == kLap - 1 : full + 8 * kGroups >= end_of_slots;
     const int slots = kGroups - (wraps ? C.stages : 0);
     const unsigned to_next = static_cast<unsigned>(slots * a_slot_bytes(C) / 16);
-    if (kHasCommonLap || !walk.has_loaded) ptx::mbarrier_wait_parity(full, walk.at.parity);
-    take_block<kStep>(sums, following, walk, to_next, has_next);
+    if (!kSteady) wait_for_activations(walk, has_activations<false>(walk));
+    take_block<kStep, kSteady>(sums, following, walk, to_next, has_next);
     walk.previous = full;
     walk.step += kGroups;
     walk.full += static_cast<unsigned>(8 * slots);
@@ -271,12 +297,20 @@ struct LapConsumer {
       int from = step_of_lap;
 #pragma unroll 1
       for (;;) {
-        if (from <= 0 && !take_step<0>(sums, following, walk)) break;
-        if (from <= 1 && !take_step<1>(sums, following, walk)) break;
+        if (from <= 0 && !take_step<0, false>(sums, following, walk)) break;
+        if (from <= 1 && !take_step<1, false>(sums, following, walk)) break;
         if constexpr (kLap > 2) {
-          if (!take_step<2>(sums, following, walk)) break;
+          if (!take_step<2, false>(sums, following, walk)) break;
         }
         from = 0;
+        if constexpr (repeats_laps(C)) {
+#pragma unroll 1
+          while (walk.step + kLap * kGroups < count) {
+            take_step<0, true>(sums, following, walk);
+            take_step<1, true>(sums, following, walk);
+            if constexpr (kLap > 2) take_step<2, true>(sums, following, walk);
+          }
+        }
       }
       ptx::wgmma_wait_group<0>();
       Mma::hold(sums[0]);

@@ -291,6 +291,12 @@ TESSERA_HD constexpr bool has_common_lap(const Config& c) {
   return has_laps(c) && c.stages == direct_depth(c) * k_groups(c);
 }
 
+// Whether laps within a tile have code of their own, twice as much in all, which is fetched anew for each launch: of
+// few laps (8,192 of k by two groups in clusters of two) that takes longer than the instructions that it saves.
+TESSERA_HD constexpr bool repeats_laps(const Config& c) {
+  return has_laps(c) && (has_common_lap(c) || k_groups(c) == 1);
+}
+
 // Whether a launch asks for its further blocks and activations once the first are there: else what each multiprocessor
 // asks for when the launch begins queues up before the memory, and the first block of some comes late. Where more rows
 // make the instructions the limit that was no faster.
