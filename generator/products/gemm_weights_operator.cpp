@@ -46,11 +46,11 @@ constexpr int kStagesOfOneTile = 12;
 bool is_filled_sooner(const Config& c, const Gemm& p) {
   return gemm_weights::is_direct(c) && c.tile_m == 16 && gemm_weights::direct_warps(c) == 12 && has_one_tile(c, p);
 }
-constexpr int kMostRowsOfHalf = 24;  // with 32 it wins less than 1 %, and loses 3 % where k is short
+constexpr int kMostRowsOfHalf = 24, kLeastDepthOfHalf = 4096;  // k of a part, of which 32 rows win 5 %
 // Half a block is worth its doubled products where tiles of whole blocks would leave more multiprocessors without one:
 // where those of two blocks are more than the clusters that run at once, and those of two and a half are not.
 bool wants_half_block(Config c, const Gemm& p) {
-  if (!has_one_tile(c, p) || c.tile_m > kMostRowsOfHalf) return false;
+  if (!has_one_tile(c, p) || (c.tile_m > kMostRowsOfHalf && p.k < kLeastDepthOfHalf * c.split_k)) return false;
   c.tile_n = 2 * kWeightRows;
   return !has_one_tile(c, p);
 }

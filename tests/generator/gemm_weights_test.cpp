@@ -88,7 +88,8 @@ TEST_CASE("weights: teams or mma.f16 for few rows, and by pin") {
   // Half blocks, where two clusters' tiles of whole ones would leave multiprocessors without any.
   CHECK(of({{"m", "1"}, {"n", "10240"}, {"k", "8192"}}).tile_n == gemm_weights::kHalfTile);
   CHECK(of({{"m", "16"}, {"n", "10240"}, {"k", "8192"}}).tile_n == gemm_weights::kHalfTile);
-  CHECK(of({{"m", "32"}, {"n", "10240"}, {"k", "8192"}}).tile_n == 192);
+  CHECK(of({{"m", "32"}, {"n", "10240"}, {"k", "8192"}}).tile_n == gemm_weights::kHalfTile);
+  CHECK(of({{"m", "32"}, {"n", "9728"}, {"k", "4096"}}).tile_n != gemm_weights::kHalfTile);
   const gemm_weights::Config team = of({{"m", "16"}, {"n", "8192"}, {"k", "8192"}});
   CHECK(gemm_weights::is_team(team));
   CHECK(team.tile_n == 128);
