@@ -221,6 +221,7 @@ __device__ __forceinline__ void team_kernel(const Params& params) {
     if (is_producer) weights.init_barriers();
     __syncwarp();
     arrive_loading<C>();
+    if (prefetched_steps(C) > 0 && is_producer) weights.prefetch();
     ptx::griddepcontrol_wait();
     weights.schedule.begin();
     weights.run(is_producer);

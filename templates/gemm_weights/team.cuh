@@ -91,7 +91,33 @@ struct TeamLoader {
     load_half(to, from, is_upper, is_first ? early : full, policy);
     if (there > kBlockBytes) load_half(to + kBlockBytes, from + kBlockBytes, is_upper, full, policy);
   }
-  // Blocks behind the last are that one again.
+  // Of a tile, the first of a team's blocks i along k. Blocks behind the last of columns are that one again.
+  __device__ __forceinline__ const char* first_block(const Tile& tile, int team, int i) const {
+    const int first = has_half_block(C) ? first_block_of(tile.column) : tile.column / kWeightRows;
+    const int of_n = is_half_of(team) ? half_block_of(tile.column) : first + team % kTeamsOfGroup * kBlocks + i;
+    const long long row = static_cast<long long>(tile.b_batch) * blocks_n + min(of_n, blocks_n - 1);
+    const int of_k = (schedule.k_begin + team / kTeamsOfGroup) * step_blocks(C);
+    return static_cast<const char*>(p.b) + (row * blocks_k + of_k) * kBlockBytes;
+  }
+  __device__ __forceinline__ int bytes_of_step(int step) const {
+    return min(blocks_k - (schedule.k_begin + step) * step_blocks(C), step_blocks(C)) * kBlockBytes;
+  }
+  // Before the launch before has ended: it may still write the weights, so they are asked of the L2 alone, which has
+  // what was written last.
+  __device__ __forceinline__ void prefetch() {
+    if (!schedule.has(schedule.first())) return;
+    const Tile tile = schedule.at(schedule.first());
+#pragma unroll
+    for (int t = 0; t < kTeams; ++t) {
+      const int team = first_team + t, group = team / kTeamsOfGroup;
+      const char* from = first_block(tile, team, 0);
+#pragma unroll 1
+      for (int step = group; step < min(count, prefetched_steps(C) * kGroups); step += kGroups) {
+        ptx::bulk_prefetch(from, bytes_of_step(step));
+        from += kGroups * kSlotBytes;
+      }
+    }
+  }
   __device__ __forceinline__ void run(bool is_loading) {
     if (!is_grouped(C) && !is_loading) return;  // else the lanes that do not load may walk first
     common::RingPosition<kDepth> ring[kTeams];
@@ -105,14 +131,8 @@ struct TeamLoader {
       for (int t = 0; t < kTeams; ++t) {
 #pragma unroll
         for (int i = 0; i < kBlocks; ++i) {
-          const int team = first_team + t, group = team / kTeamsOfGroup;
-          const bool is_half = is_half_of(team);
-          const int first = has_half_block(C) ? first_block_of(tile.column) : tile.column / kWeightRows;
-          const int of_n = is_half ? half_block_of(tile.column) : first + team % kTeamsOfGroup * kBlocks + i;
-          const long long row = static_cast<long long>(tile.b_batch) * blocks_n + min(of_n, blocks_n - 1);
-          const int of_k = (schedule.k_begin + group) * step_blocks(C);
-          blocks[t][i] = static_cast<const char*>(p.b) + (row * blocks_k + of_k) * kBlockBytes;
-          if (is_half && is_upper_half(tile.column)) blocks[t][i] += kHalfCodes;
+          blocks[t][i] = first_block(tile, first_team + t, i);
+          if (is_half_of(first_team + t) && is_upper_half(tile.column)) blocks[t][i] += kHalfCodes;
         }
       }
 #pragma unroll 1
@@ -122,7 +142,7 @@ struct TeamLoader {
         for (int t = 0; t < kTeams; ++t) {
           const int team = first_team + t, step = round + team / kTeamsOfGroup;
           if (step >= count && !has_common_lap(C)) continue;
-          const int there = min(blocks_k - (schedule.k_begin + step) * step_blocks(C), step_blocks(C)) * kBlockBytes;
+          const int there = bytes_of_step(step);
 #pragma unroll
           for (int i = 0; i < kBlocks; ++i) {
             if (i >= blocks_of_team(C, team % kTeamsOfGroup)) continue;

@@ -304,6 +304,13 @@ TESSERA_HD constexpr bool begins_slowly(const Config& c) {
   return has_laps(c) && (c.tile_m <= 16 || (k_groups(c) == 1 && consumer_warpgroups(c) == 3));
 }
 
+// Steps of a team's weights that a launch asks of the L2 before the launch before has ended, of teams of one block:
+// with 16 rows that took 1 % longer, with 24 it was not timed. Of one group of teams more than a step.
+TESSERA_HD constexpr int prefetched_steps(const Config& c) {
+  if (!has_laps(c) || (c.tile_m != 8 && c.tile_m != 32)) return 0;
+  return k_groups(c) == 1 ? direct_depth(c) : 1;
+}
+
 // mma.f16: whether the ring is so long that the weights' are not their deepest: one for activations that stay.
 TESSERA_HD constexpr bool keeps_activations(const Config& c) {
   return is_direct(c) && c.tile_m == 8 && !is_grouped(c) && direct_depth(c) < most_depth(c);
