@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 SEED = 20261130
 LAYERS = [(7168, 16384), (4096, 7168), (7168, 2048), (24576, 1536), (4096, 4096), (14336, 4096), (4096, 14336), (6144, 4096),
           (2048, 7168), (1536, 7168), (8192, 8192), (3072, 7168)]
-# Candidates of a problem, by the planner's order, that must have a time; the others come last. Of 21 problems by tcgen05 that had
+# Candidates of a problem, by the planner's order, that must have a time; the others come last. Of 25 problems by tcgen05 that had
 # times of all the best was among the first 8; of 44 by mma.sync that had 11 to 71 one within 2.3 % of the best among the first 12.
 FIRST = {"b200": 8, "b300": 8, "rtx5090": 12, "gb10": 12}
 TARGETS = {"b200": "sm_100a", "b300": "sm_103a", "rtx5090": "sm_120a", "gb10": "sm_121a"}
