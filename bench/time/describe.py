@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the description of a Hopper GPU from what micro.cu measured:
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl DRIFT.jsonl RAMP.jsonl LANES.jsonl > emulator/time/gpus/h200.json
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl DRIFT.jsonl RAMP.jsonl LANES.jsonl FLIGHT.jsonl SOFT.jsonl SCATTERED.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -130,6 +130,47 @@ def main() -> None:
     full = max(line["bytes_per_clock_copied"] for line in beside_copies)
     lanes_wait = [(line["cycles_of_load"] - load_alone) * line["bytes_per_clock_copied"] / (16384 * line["copies_under_way"])
                   for line in beside_copies if line["bytes_per_clock_copied"] > 0.9 * full]
+
+    # A load waits for a part of those that its multiprocessor has under way: by the round trips of warps that ask for a
+    # KiB to 16, where the memory is not busy all the time.
+    def behind(writes: int, mib: int) -> float:
+        of = [line for line in lines if line["what"] == "flight" and line["writes"] == writes and line["mib"] == line["of_mib"] == mib
+              and line["pieces"] <= 4]
+        most = max(line["terabytes_per_second"] for line in of)
+        of = [line for line in of if line["terabytes_per_second"] < 0.85 * most]
+        takes = [line["bytes_of_sm"] * (1 + writes) * device["sms"] * mhz / most * 1e-6 for line in of]
+        trips = [line["bytes_of_sm"] * (1 + writes) * device["sms"] * mhz / line["terabytes_per_second"] * 1e-6 for line in of]
+        mean_takes, mean_trips = sum(takes) / len(of), sum(trips) / len(of)
+        return sum((x - mean_takes) * (y - mean_trips) for x, y in zip(takes, trips)) / sum((x - mean_takes) ** 2 for x in takes)
+
+    def behind_copies() -> float:
+        most = max(line["hbm_TB_s"] for line in all_sms.values())
+        trip = {size: size * 1024 * device["sms"] * mhz / line["hbm_TB_s"] * 1e-6 for size, line in all_sms.items()}
+        takes = {size: size * 1024 * device["sms"] * mhz / most * 1e-6 for size in all_sms}
+        return (trip[16] - trip[2]) / (takes[16] - takes[2])
+
+    # A grid that the memory binds for so long, and itself for so long, takes the root of the sum of their powers.
+    def sharpness() -> float:
+        grids: dict = {}
+        for line in lines:
+            if line["what"] == "soft":
+                grids.setdefault((line["writes"], line["threads"], line["bytes"], line["ctas_per_sm"], line["mib"]), {})[line["cycles"]] = (
+                    line["us"] - find("CTAs that do nothing", threads=128, ctas=132)["us"])
+        found = []
+        for (writes, _, _, _, mib), us in grids.items():
+            memory = min(other[0] for key, other in grids.items() if key[0] == writes and key[4] == mib)
+            slope = (us[16000] - us[12000]) / 4000
+            for cycles, both in us.items():
+                alone = us[16000] - (16000 - cycles) * slope
+                most, least = max(alone, memory), min(alone, memory)
+                if cycles == 12000 or least < 0.6 * most or both < 1.005 * most:
+                    continue
+                low, high = 1.0, 40.0
+                for _ in range(60):
+                    exponent = (low + high) / 2
+                    low, high = (exponent, high) if (1 + (least / most) ** exponent) ** (1 / exponent) > both / most else (low, exponent)
+                found.append(low)
+        return median(found)
 
     # What the L2 answers once for both CTAs counts once: forms of tiles that differ, without a pace or with one that is no bound.
     least = {key: min(line["pace"] for line in paced if line["share"] == 2 and line["form"] == key) for key in
@@ -423,6 +464,14 @@ def main() -> None:
                 "bytes": published(256 * 1024, "CUDA C++ Programming Guide: unified with shared memory"),
                 "latency": published(40, "markdewing/AI_kernels latency@0d701ad (H100, GH200)"),
                 "sets": published(4, "NVIDIA's developer forum, 312884: the tag stage resolves 4 sets of 4 sectors a cycle"),
+                "wavefront_of_warp": by_units(
+                    round((find("ld.global in the L1", pattern="128 bytes apart", warps=1)["cycles"]
+                           - find("ld.global in the L1", pattern="contiguous", warps=1)["cycles"]) / 31, 2),
+                    "loads of 32 lines less those of one, one warp"),
+                "copy_of_warp": by_units(
+                    find("scattered", by="cp.async.ca", warps=1, apart=4)["cycles"], "cp.async of 4 bytes, lanes side by side, one warp", "scattered"),
+                "copy": by_units(
+                    round(find("scattered", by="cp.async.ca", warps=4, apart=4)["cycles"] / 4, 1), "the same, four warps", "scattered"),
                 "store_line": measured(
                     find("global store", bytes_of_lane=4, lines=4)["cycles_per_warp_instruction"] / 4,
                     "plain stores of whole sectors to four lines, a line (warp.cu)",
@@ -508,6 +557,12 @@ def main() -> None:
                     "a place's time for CTAs of 256 and 1,024 threads that load: the latest of their warps", "lives"),
                 "terabytes_per_second": measured(read_rate, "the best of plain reads of 4 GiB and bulk copies"),
                 "mixed_terabytes_per_second": by_units(mixed_rate, "256 MiB less 128, read and written, a CTA for 16 KiB"),
+                "behind": by_units(
+                    round(behind(0, 1024), 2), "round trips of warps by what their multiprocessor has asked for, of what that takes", "flight"),
+                "behind_mixed": by_units(round(behind(1, 512), 2), "the same with stores of as much", "flight"),
+                "behind_copies": measured(round(behind_copies(), 2), "bulk copies of all SMs, 2 and 16 KiB under way: round trips, of what these take"),
+                "sharpness": by_units(
+                    round(sharpness(), 1), "CTAs that read, compute for some cycles, and write or not: the median exponent", "soft"),
             },
             "sync": {
                 "mbarrier_hand_off": measured(

@@ -267,6 +267,9 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.l1_sets = static_cast<int>(reader.leaf("l1", "sets"));
   gpu.l1_store_line = reader.leaf("l1", "store_line");
   gpu.l1_store_part = reader.leaf("l1", "store_part");
+  for (auto [key, value] : {std::pair("wavefront_of_warp", &gpu.l1_wavefront_of_warp),
+                            std::pair("copy_of_warp", &gpu.l1_copy_of_warp), std::pair("copy", &gpu.l1_copy)})
+    if (json.at("l1").contains(key)) *value = reader.leaf("l1", key);
   if (gpu.l1_sets < 1) reader.refuse("l1.sets: from 1 on");
   gpu.tma_issue = reader.leaf("tma", "issue");
   gpu.tma_bytes_per_clock = reader.leaf("tma", "bytes_per_clock");
@@ -309,6 +312,9 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
   gpu.hbm_bytes_per_us = gpu.hbm_mixed_bytes_per_us = reader.leaf("hbm", "terabytes_per_second") * 1e6;
   if (json.at("hbm").contains("mixed_terabytes_per_second"))
     gpu.hbm_mixed_bytes_per_us = reader.leaf("hbm", "mixed_terabytes_per_second") * 1e6;
+  for (auto [key, value] : {std::pair("behind", &gpu.hbm_behind), std::pair("behind_mixed", &gpu.hbm_behind_mixed),
+                            std::pair("behind_copies", &gpu.tma_behind), std::pair("sharpness", &gpu.hbm_sharpness)})
+    if (json.at("hbm").contains(key)) *value = reader.leaf("hbm", key);
   gpu.mbarrier_hand_off = reader.leaf("sync", "mbarrier_hand_off");
   gpu.barrier_base = reader.leaf("sync", "barrier_base");
   gpu.barrier_per_warp = reader.leaf("sync", "barrier_per_warp");

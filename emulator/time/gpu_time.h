@@ -90,6 +90,11 @@ struct GpuTime {
   double l1_bytes = 0, l1_latency = 0;
   int l1_sets = 1;
   double l1_store_line = 0, l1_store_part = 0;
+  /// Cycles that each wavefront but the first of a load keeps its sub-core's memory pipe; 0: not known, and the L1
+  /// hands out what it has looked up.
+  double l1_wavefront_of_warp = 0;
+  /// Cycles of a copy by lanes of a warp at least: of its sub-core's memory pipe, of the L1.
+  double l1_copy_of_warp = 0, l1_copy = 0;
 
   std::map<std::string, IntervalTable> wgmma;  ///< by "bf16 SS"
   double wgmma_tail = 0;                       ///< from the end of its interval to the end of a wait for it
@@ -131,6 +136,12 @@ struct GpuTime {
   double l2_lanes_wait = 0;  ///< the part of the copies before it that a load waits for, where the L2 is their limit
   double l2_parts_per_clock = 0;  ///< sectors written in part, of all multiprocessors together; 0: not known
   double hbm_bytes_per_us = 0, hbm_mixed_bytes_per_us = 0;  ///< of reads; of as many reads as writes
+  /// Of what the memory takes for the reads that a multiprocessor has under way, the part that the next one waits:
+  /// loads, loads where as much is written, copies.
+  double hbm_behind = 0, hbm_behind_mixed = 0, tma_behind = 0;
+  /// How sharply a grid turns from one that the memory binds into one that waits for itself: the exponent by which both
+  /// times add up. 0: not known, and the larger one counts.
+  double hbm_sharpness = 0;
 
   double mbarrier_hand_off = 0;  ///< from an arrival to the end of another warp's wait
   double barrier_base = 0, barrier_per_warp = 0;
