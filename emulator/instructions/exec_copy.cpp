@@ -33,6 +33,12 @@ class LaneCopies final : public CopyOperation {
     for (const Piece& piece : pieces) bytes += piece.bytes;
     return {AsyncWork::Kind::lane_copies, bytes, pieces.front().global, cta, place_.in};
   }
+  std::vector<std::pair<U64, U32>> pieces_read() const override {
+    std::vector<std::pair<U64, U32>> read;
+    for (const Piece& piece : pieces)
+      if (piece.bytes > 0) read.emplace_back(piece.global, piece.bytes);
+    return read;
+  }
   void complete(Launch& launch) override {
     if (launch.options.skips_values) {
       for (Piece& piece : pieces) --piece.group->pending;

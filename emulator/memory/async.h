@@ -53,6 +53,8 @@ struct AsyncWork {
 class AsyncOperation {
  public:
   virtual AsyncWork work() const { return {}; }
+  /// Of copies by lanes: what each reads of global memory.
+  virtual std::vector<std::pair<std::uint64_t, std::uint32_t>> pieces_read() const { return {}; }
   virtual ~AsyncOperation() = default;
   virtual void complete(Launch& launch) = 0;
   /// False while something that it waits for (beside its chain) has not happened.

@@ -332,7 +332,15 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       break;
     case AsyncWork::Kind::lane_copies:
       first_copies.try_emplace({index, allocation_of(work.global)}, work.global);
-      over = request(sm, time_, work.global, static_cast<double>(work.bytes), false, true) + first_access(sm);
+      if (work.in != nullptr && work.in->opcode.starts_with("cp.async.ca")) {
+        TouchedLines lines;
+        for (const auto& [address, bytes] : operation.pieces_read()) lines.add(address, bytes);
+        if (current_ != nullptr && gpu_.l1_wavefront_of_warp > 0)
+          hold_pipe(*current_, time_, lines.wavefronts(), gpu_.l1_copy_of_warp);
+        over = lines.count > 0 ? load_through_l1(sm, true, lines, time_, true) + first_access(sm) : time_;
+      } else {
+        over = request(sm, time_, work.global, static_cast<double>(work.bytes), false, true) + first_access(sm);
+      }
       break;
     case AsyncWork::Kind::remote_store:
       over = send_to_cluster(sm, time_, static_cast<double>(work.bytes));

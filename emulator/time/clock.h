@@ -134,12 +134,15 @@ struct TouchedLines {
   struct One {
     std::uint64_t line = 0;
     std::array<std::uint8_t, 4> bytes{};  ///< of each sector, up to 32
+    std::uint32_t words = 0;              ///< of 4 bytes, each of a bank of its own
   };
   std::array<One, 4 * kLanes> all{};
   std::size_t count = 0;
 
   void add(std::uint64_t address, std::uint32_t bytes);
   double sectors() const;
+  /// Words of the bank that has most: so many cycles the L1 takes to hand them out.
+  double wavefronts() const;
 };
 
 class Clock {
@@ -251,7 +254,9 @@ class Clock {
   /// Another CTA's shared memory: the way to it is a queue of the multiprocessor that sends.
   double send_to_cluster(SmClock& sm, double time, double bytes);
   double time_of_rows(const AsyncWork& work) const;
-  double load_through_l1(SmClock& sm, const InstructionCost& cost, const TouchedLines& lines, double time);
+  /// What an access of more than a wavefront keeps the memory pipe of its sub-core longer.
+  void hold_pipe(const WarpClock& warp, double time, double wavefronts, double least = 0);
+  double load_through_l1(SmClock& sm, bool uses_l1, const TouchedLines& lines, double time, bool is_copied = false);
 
   struct Role {
     double warps = 0, instructions = 0, cycles = 0;

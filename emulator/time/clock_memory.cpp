@@ -177,7 +177,8 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     return;
   }
   first_copies.try_emplace({warp.sm, allocation_of(first)}, first);
-  ready = lines.count == 0 ? request(sm, time, first, bytes, false) : load_through_l1(sm, cost, lines, time);
+  if (gpu_.l1_wavefront_of_warp > 0) hold_pipe(warp, time, lines.wavefronts());
+  ready = lines.count == 0 ? request(sm, time, first, bytes, false) : load_through_l1(sm, cost.uses_l1, lines, time);
   ready += first_access(sm);
   warp.now = std::max(warp.now, sm.l1.busy_until - gpu_.l1_latency);
 }
@@ -223,8 +224,23 @@ void TouchedLines::add(std::uint64_t address, std::uint32_t bytes) {
     if (i == count) all[count++] = {line, {}};
     std::uint8_t& covered = all[i].bytes[at % kLineBytes / kSectorBytes];
     covered = static_cast<std::uint8_t>(std::min<std::uint64_t>(kSectorBytes, covered + (end - at)));
+    for (std::uint64_t word = at / 4; word <= (end - 1) / 4; ++word) all[i].words |= std::uint32_t{1} << (word % 32);
     at = end;
   }
+}
+
+double TouchedLines::wavefronts() const {
+  std::array<int, 32> of_bank{};
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::uint32_t rest = all[i].words; rest != 0; rest &= rest - 1)
+      ++of_bank[static_cast<std::size_t>(std::countr_zero(rest))];
+  return std::max(1, *std::max_element(of_bank.begin(), of_bank.end()));
+}
+
+void Clock::hold_pipe(const WarpClock& warp, double time, double wavefronts, double least) {
+  SmClock::SubCore& core = sms_[static_cast<std::size_t>(warp.sm)].sub_cores[static_cast<std::size_t>(warp.sub_core)];
+  double& pipe = core.pipe[static_cast<std::size_t>(Pipe::memory)];
+  pipe = std::max({pipe, time + least, pipe + gpu_.l1_wavefront_of_warp * (wavefronts - 1)});
 }
 
 double TouchedLines::sectors() const {
@@ -236,10 +252,11 @@ double TouchedLines::sectors() const {
 
 // TouchedLines of one set are looked up one after the other; sectors that are not there come from the L2, all of an
 // access by one request, and stay where the load allows it.
-double Clock::load_through_l1(SmClock& sm, const InstructionCost& cost, const TouchedLines& lines, double time) {
+double Clock::load_through_l1(SmClock& sm, bool uses_l1, const TouchedLines& lines, double time, bool is_copied) {
   std::vector<int> in_set(static_cast<std::size_t>(gpu_.l1_sets));
   for (std::size_t i = 0; i < lines.count; ++i) ++in_set[lines.all[i].line % in_set.size()];
-  const double lookups = *std::max_element(in_set.begin(), in_set.end());
+  double lookups = *std::max_element(in_set.begin(), in_set.end());
+  if (gpu_.l1_wavefront_of_warp > 0) lookups = std::max({lookups, lines.wavefronts(), is_copied ? gpu_.l1_copy : 0});
   const double start = std::max(time, sm.l1.busy_until);
   sm.l1.busy_until = start + lookups;
   sm.l1_busy += lookups;
@@ -247,7 +264,7 @@ double Clock::load_through_l1(SmClock& sm, const InstructionCost& cost, const To
   double missing = 0;
   std::uint64_t first = 0;
   for (std::size_t i = 0; i < lines.count; ++i) {
-    const auto found = cost.uses_l1 ? sm.l1.lines.find(lines.all[i].line) : sm.l1.lines.end();
+    const auto found = uses_l1 ? sm.l1.lines.find(lines.all[i].line) : sm.l1.lines.end();
     for (std::size_t sector = 0; sector < 4; ++sector) {
       if (lines.all[i].bytes[sector] == 0) continue;
       if (found != sm.l1.lines.end() && found->second.ready[sector] > 0) {
@@ -258,8 +275,8 @@ double Clock::load_through_l1(SmClock& sm, const InstructionCost& cost, const To
     }
   }
   if (missing == 0) return ready;
-  ready = std::max(ready, request(sm, start, first, missing * kSectorBytes, false));
-  if (!cost.uses_l1) return ready;
+  ready = std::max(ready, request(sm, start, first, missing * kSectorBytes, false, is_copied));
+  if (!uses_l1) return ready;
   for (std::size_t i = 0; i < lines.count; ++i) {
     const auto [at, is_new] = sm.l1.lines.try_emplace(lines.all[i].line);
     if (is_new) sm.l1.order.push_back(lines.all[i].line);
