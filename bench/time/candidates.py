@@ -97,7 +97,9 @@ def gemv(r: random.Random) -> tuple[str, list]:
 def rows(r: random.Random) -> tuple[str, list]:
     pins = [f"--threads-of-row {t} --rows-of-cta {c}" for t in (32, 64, 128, 256, 512, 1024) for c in (1, 2, 4, 8)]
     r.shuffle(pins)
-    return f"rows --columns {r.choice([1024, 2048, 4096, 7168])} --rows {r.choice([256, 1024, 4096, 8192])}", pins
+    # Of the first seven draws' 16 problems (1,024, 2,048, 4,096, 7,168 by 256, 1,024, 4,096, 8,192) two were left.
+    columns, number = [1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168], [256, 512, 1024, 2048, 4096, 8192]
+    return f"rows --columns {r.choice(columns)} --rows {r.choice(number)}", pins
 
 
 def merge(r: random.Random) -> tuple[str, list]:
