@@ -57,6 +57,7 @@ struct Surroundings {
   std::map<std::uint64_t, double> rate_of{};
   /// Bytes that the memory moves for one that misses: what is displaced, more than by what the kernel writes; its rate.
   double hbm_factor = 1, hbm_bytes_per_us = 0;
+  double hbm_written = 0;            ///< of what the memory moves: the part that is written
   bool is_cold = true;               ///< code and tensor maps have not been used on the multiprocessor
   TileCounters* counters = nullptr;  ///< of clusters that run by themselves
   double l1_bytes = 0;               ///< of a multiprocessor, that CTAs leave of its shared memory
@@ -110,6 +111,8 @@ struct SmClock {
   };
   std::vector<SubCore> sub_cores;
   double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, port = 0, hbm = 0, to_cluster = 0;
+  std::deque<std::pair<double, double>> under_way{};  ///< reads of the memory: when they are over, what they take of it
+  double under_way_takes = 0;
   double hbm_writes = 0, drained = 0;            ///< cycles of what waits to be written; until when that was seen to
   double path_of_lanes = 0, hbm_of_lanes = 0;    ///< of path and hbm: when what lanes have asked for is over
   double tensor_copy = 0, tensor_copy_busy = 0;  ///< tcgen05.cp
@@ -192,9 +195,9 @@ class Clock {
   WarpClock& of(const Warp& warp) { return *by_warp_.at(&warp); }
   bool knows(const Cta& cta) const { return sm_of_.contains(&cta); }
   double last() const { return last_; }
-  /// When global memory is first read or written; what is done after the last bytes that were read have come.
-  double before_memory() const { return std::max(0.0, first_access_); }
-  double after_last_read() const { return last_read_ < 0 ? 0 : std::max(0.0, last_ - last_read_); }
+  /// What of the written bytes is not in the memory's queue yet when all has ended: the L2 takes them as lines go that
+  /// were written before, and a kernel ends when it has them.
+  double unwritten() const;
 
   // --- results
   void add_to(LaunchTime& result) const;
@@ -276,8 +279,7 @@ class Clock {
   std::unordered_map<const Instruction*, WgmmaTime> wgmmas_;
   std::map<int, Role> roles_;  ///< by warp of the CTA
   double time_ = 0, last_ = 0;
-  double first_access_ = -1, last_read_ = -1;  ///< of global memory; -1: none
-  std::uint64_t latencies_ = 0;                ///< that had a tail
+  std::uint64_t latencies_ = 0;  ///< that had a tail
   bool in_operation_ = false;
   bool is_multicast_ = false;       ///< copies for several CTAs have been seen
   Cause completed_ = Cause::other;  ///< what the operation that completes now is

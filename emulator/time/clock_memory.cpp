@@ -350,14 +350,27 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   if (sm.miss_left >= 1 - 1e-9) {
     sm.miss_left -= 1;
     const double hbm = time_of_read(sm, time, bytes * surroundings_.hbm_factor);
-    const double hbm_start = is_copy ? take(sm.hbm, time, hbm) : beside_copies(sm.hbm, sm.hbm_of_lanes, time, hbm);
+    // It comes when its address is known, which who asked adds.
+    const double known = first_access(sm);
+    const double asked = time + known;
+    const double hbm_start =
+        (is_copy ? take(sm.hbm, asked, hbm) : beside_copies(sm.hbm, sm.hbm_of_lanes, asked, hbm)) - known;
     sm.hbm_busy += hbm;
     hbm_total += bytes;
-    over =
-        std::max(over, hbm_start + hbm + (is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail)));
+    const double latency = is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail);
+    // While others are under way it takes longer, by a part of what these take (flight.cu), more where the memory
+    // writes, too.
+    while (!sm.under_way.empty() && sm.under_way.front().first <= asked) {
+      sm.under_way_takes -= sm.under_way.front().second;
+      sm.under_way.pop_front();
+    }
+    sm.under_way_takes += hbm;
+    const double behind_lanes =
+        gpu_.hbm_behind + (gpu_.hbm_behind_mixed - gpu_.hbm_behind) * std::min(1.0, 2 * surroundings_.hbm_written);
+    const double behind = (is_copy ? gpu_.tma_behind : behind_lanes) * sm.under_way_takes;
+    over = std::max({over, hbm_start + hbm + latency, time + latency + behind});
+    sm.under_way.emplace_back(over + known, hbm);
   }
-  if (first_access_ < 0) first_access_ = time;
-  last_read_ = std::max(last_read_, over + first_access(sm));
   return over;
 }
 
@@ -367,8 +380,14 @@ void Clock::drain(SmClock& sm, double time) {
   sm.drained = std::max(sm.drained, time);
 }
 
+double Clock::unwritten() const {
+  double most = 0;
+  for (const SmClock& sm : sms_)
+    most = std::max(most, sm.hbm_writes - std::max(0.0, last_ - std::max(sm.hbm, sm.drained)));
+  return most;
+}
+
 void Clock::write(SmClock& sm, double time, double bytes) {
-  if (first_access_ < 0) first_access_ = time;
   written_bytes += bytes;
   drain(sm, time);
   sm.hbm_writes += memory_cycles(bytes);

@@ -1,5 +1,8 @@
 // Which clusters of a grid run, so that the others' times follow from theirs.
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
 
 #include "emulator/time/whole.h"
 
@@ -34,8 +37,35 @@ std::vector<std::uint64_t> beside_longest(std::vector<SampleTime>& samples) {
   return found;
 }
 
-double cycles_of_memory(double all, double written, double rounds, double before, double after) {
-  return before + std::max(all, all - written / std::max(1.0, rounds) + after);
+double softened(double cycles, double alone, double memory, double sharpness) {
+  const double most = std::max(alone, memory);
+  if (sharpness <= 0 || most <= 0) return std::max(cycles, memory);
+  const double both = std::pow(std::pow(alone / most, sharpness) + std::pow(memory / most, sharpness), 1 / sharpness);
+  return std::max(cycles, memory) + most * (both - 1);
+}
+
+double cycles_in_waves(const std::vector<SampleTime>& samples, std::uint64_t clusters, std::uint64_t resident,
+                       std::uint64_t row, double between) {
+  const auto place_of = [&](std::uint64_t cluster) { return static_cast<double>(row != 0 ? cluster % row : cluster); };
+  const auto duration = [&](double place) {
+    for (std::size_t i = 1; i < samples.size(); ++i) {
+      const double a = place_of(samples[i - 1].cluster), b = place_of(samples[i].cluster);
+      if (place <= b || i + 1 == samples.size())
+        return samples[i - 1].cycles +
+               (samples[i].cycles - samples[i - 1].cycles) * std::min(1.0, (place - a) / std::max(1.0, b - a));
+    }
+    return samples.front().cycles;
+  };
+  std::priority_queue<double, std::vector<double>, std::greater<>> free;
+  for (std::uint64_t i = 0; i < resident; ++i) free.push(0);
+  double end = 0;
+  for (std::uint64_t cluster = 0; cluster < clusters; ++cluster) {
+    const double over = free.top() + duration(place_of(cluster)) + (cluster >= resident ? between : 0);
+    free.pop();
+    end = std::max(end, over);
+    free.push(over);
+  }
+  return end;
 }
 
 bool differ_by_little(const std::vector<SampleTime>& samples, std::uint64_t resident, double cold_surplus) {

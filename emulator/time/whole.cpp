@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <queue>
 #include <set>
+#include <utility>
 
 #include "tessera/emulator/sample.h"
 
@@ -54,7 +53,6 @@ class Grid {
     const SampledLaunch steady = time.is_whole ? run_all() : run_samples();
     if (has_failed()) return;
     steady.clock->add_to(time);
-    if (!is_stream_) learn_ends(*steady.clock);
     name_limit();
     time.clock_mhz = loaded_clock(*steady.clock, time.cycles / gpu_.clock_mhz);
     time.microseconds = time.launch_us + time.cycles / time.clock_mhz;
@@ -64,11 +62,6 @@ class Grid {
   bool has_failed() const {
     const auto fails = [](const EmulatorFinding& finding) { return finding.is_failure; };
     return std::any_of(result_.findings.begin(), result_.findings.end(), fails);
-  }
-
-  /// What clusters do before the first access of memory, and after the last bytes have come.
-  void learn_ends(const Clock& clock) {
-    before_memory_ = clock.before_memory(), after_memory_ = clock.after_last_read();
   }
 
   /// Power lowers the clock where tensor cores work.
@@ -271,6 +264,7 @@ class Grid {
     time_.hbm_bytes = read + std::max(written, displaced);
     if (read > 0) around_.hbm_factor = 1 + std::max(0.0, displaced - written) / read;
     around_.hbm_bytes_per_us = memory_rate();
+    around_.hbm_written = time_.hbm_bytes > 0 ? 1 - read / time_.hbm_bytes : 0;
   }
 
   /// Bytes a microsecond; where it writes, too, the memory turns round.
@@ -278,6 +272,9 @@ class Grid {
     const double written = time_.hbm_bytes > 0 ? time_.global_written_bytes / time_.hbm_bytes : 0;
     return gpu_.hbm_bytes_per_us - (gpu_.hbm_bytes_per_us - gpu_.hbm_mixed_bytes_per_us) * std::min(1.0, 2 * written);
   }
+
+  /// Of the whole grid: bytes that nobody can move faster.
+  double cycles_of_memory() const { return time_.hbm_bytes / memory_rate() * gpu_.clock_mhz * around_.clock_part; }
 
   SampledLaunch run_all() {
     SampledLaunch part = simulate({0, clusters_}, gpu_.sms, true);
@@ -302,11 +299,14 @@ class Grid {
     };
     LaunchTime& time = time_;
     SampledLaunch steady;
+    double most = 0, unwritten = 0;  // with what the L2 has not taken when the warps have ended; of the last sample
     observes_ = false;
     learn_clock(beginning_at(starts[starts.size() / 2]));
     const auto look_at = [&](std::uint64_t start) {
       SampledLaunch part = simulate(beginning_at(start));
       time.samples.push_back(part.sample);
+      unwritten = part.clock->unwritten();
+      most = std::max(most, part.sample.cycles + unwritten);
       if (!steady.clock || part.sample.cycles > steady.sample.cycles) steady = std::move(part);
     };
     for (std::size_t i = 0; i < starts.size() && !has_failed(); ++i) {
@@ -317,14 +317,27 @@ class Grid {
     for (int round = 0; is_one_wave && round < 2 && !has_failed(); ++round)
       for (const std::uint64_t start : beside_longest(time.samples)) look_at(start);
     if (has_failed()) return steady;
+    constexpr double kMatters = 0.05;
     if (is_one_wave) {
-      for (const SampleTime& sample : time.samples) time.cycles = std::max(time.cycles, sample.cycles);
-    } else if (together > 1 && are_alike(time.samples)) {
+      time.cycles = most;
+    } else if ((together > 1 || unwritten > kMatters * steady.sample.cycles) && are_alike(time.samples)) {
       time.cycles = in_a_stream();
     } else {
-      time.cycles = in_waves(time.samples);
+      time.cycles =
+          unwritten + cycles_in_waves(time.samples, clusters_, resident_, goes_by_row_ ? row_ : 0, gpu_.cta_start);
     }
+    if (is_one_wave || is_stream_) learn_alone(beginning_at(steady.sample.cluster));
     return steady;
+  }
+
+  // What the same takes with a memory that is never busy, where it matters.
+  void learn_alone(const ClusterRange& longest) {
+    constexpr double kMatters = 0.4;
+    if (has_failed() || gpu_.hbm_sharpness <= 0 || cycles_of_memory() < kMatters * time_.cycles) return;
+    constexpr double kFast = 100;
+    around_.hbm_bytes_per_us *= kFast;
+    alone_ = is_stream_ ? in_a_stream() : simulate(longest).sample.cycles;
+    around_.hbm_bytes_per_us /= kFast;
   }
 
   // But for what those of the first round, which are cold, take more: what the first cluster does.
@@ -342,19 +355,19 @@ class Grid {
   // apart, and a last round that is not full does not take as long as a full one. What one multiprocessor has of the
   // grid runs as it is; of more than a few rounds the last ones tell what each further cluster takes.
   double in_a_stream() {
-    is_stream_ = true;
+    const bool is_first = !std::exchange(is_stream_, true);
     const double mean = static_cast<double>(clusters_) / static_cast<double>(at_once_);
     const auto each = static_cast<std::uint64_t>(std::ceil(mean));
     const auto round = static_cast<std::uint64_t>(per_sm_);
     constexpr std::uint64_t kRounds = 4;
     // Multiprocessors that have one less leave the others their part of the rates.
-    const double part = mean / static_cast<double>(each);
-    around_.active_sms *= part;
-    take_rates();
+    if (is_first && each <= kRounds * round) {
+      around_.active_sms *= mean / static_cast<double>(each);
+      take_rates();
+    }
     const auto run = [&](std::uint64_t count) {
       const SampledLaunch some = simulate({0, count});
-      learn_ends(*some.clock);
-      return some.sample.cycles;
+      return some.sample.cycles + some.clock->unwritten();
     };
     if (each <= kRounds * round) return run(each);
     const double shorter = run((kRounds - 1) * round), longer = run(kRounds * round);
@@ -375,43 +388,12 @@ class Grid {
     }
   }
 
-  // The grid's clusters in their order, each where one has ended; durations are interpolated between the samples.
-  double in_waves(const std::vector<SampleTime>& samples) const {
-    const auto duration = [&](double cluster) {
-      for (std::size_t i = 1; i < samples.size(); ++i) {
-        const auto at = [&](const SampleTime& sample) {
-          return static_cast<double>(goes_by_row_ ? sample.cluster % row_ : sample.cluster);
-        };
-        const double a = at(samples[i - 1]), b = at(samples[i]);
-        if (cluster <= b || i + 1 == samples.size())
-          return samples[i - 1].cycles +
-                 (samples[i].cycles - samples[i - 1].cycles) * std::min(1.0, (cluster - a) / std::max(1.0, b - a));
-      }
-      return samples.front().cycles;
-    };
-    std::priority_queue<double, std::vector<double>, std::greater<>> free;
-    for (std::uint64_t i = 0; i < resident_; ++i) free.push(0);
-    double end = 0;
-    for (std::uint64_t cluster = 0; cluster < clusters_; ++cluster) {
-      const double begin = free.top();
-      free.pop();
-      const double place = static_cast<double>(goes_by_row_ ? cluster % row_ : cluster);
-      const double over = begin + duration(place) + (cluster >= resident_ ? gpu_.cta_start : 0);
-      end = std::max(end, over);
-      free.push(over);
-    }
-    return end;
-  }
-
   void name_limit() {
     LaunchTime& time = time_;
-    // Over the whole grid: bytes that nobody can move faster, the first ones come late, and with the last ones
-    // something is done.
-    const double memory_cycles = time.hbm_bytes / memory_rate() * gpu_.clock_mhz * around_.clock_part;
+    const double memory_cycles = cycles_of_memory();
+    // Before the first bytes have come it does nothing.
     const double first = time.global_read_bytes > 0 ? gpu_.first_access + gpu_.hbm_latency : 0;
-    const double written = time.hbm_bytes > 0 ? memory_cycles * time.global_written_bytes / time.hbm_bytes : 0;
-    const double by_memory = cycles_of_memory(memory_cycles, written, time.waves, before_memory_, after_memory_);
-    time.cycles = std::max(time.cycles, first + by_memory);
+    time.cycles = softened(std::max(time.cycles, first + memory_cycles), alone_, memory_cycles, gpu_.hbm_sharpness);
     for (UnitTime& unit : time.units)
       if (unit.name == "memory") unit.busy = std::max(unit.busy, time.cycles > 0 ? memory_cycles / time.cycles : 0);
     const auto is_less = [](const UnitTime& a, const UnitTime& b) { return a.busy < b.busy; };
@@ -445,7 +427,7 @@ class Grid {
   std::uint64_t resident_;  ///< clusters, as many CTAs a multiprocessor as fit
   TileCounters counters_;
   bool observes_ = true;
-  bool is_stream_ = false;                        ///< clusters of a stream have told what they do beside the memory
+  bool is_stream_ = false;                        ///< clusters are alike, and run one after the other
   bool runs_warm_ = false;                        ///< the first round, too
   std::uint64_t row_ = 1;                         ///< clusters of a row of the grid
   bool goes_by_row_ = false;                      ///< samples differ by their place in a row
@@ -454,7 +436,7 @@ class Grid {
   std::map<std::uint64_t, double> read_by_{};     ///< by allocation: multiprocessors that read the same, for its rate
   std::map<std::uint64_t, double> rereads_{};  ///< how often an allocation comes from the memory, where more than once
   double expected_cycles_ = 0;
-  double before_memory_ = 0, after_memory_ = 0;  ///< cycles of the longest clusters, or of those of a stream
+  double alone_ = 0;  ///< cycles with a memory that is never busy; 0: it does not matter
   Surroundings around_;
 };
 

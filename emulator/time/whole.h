@@ -48,10 +48,15 @@ std::vector<std::uint64_t> beside_longest(std::vector<SampleTime>& samples);
 /// are taken off.
 bool differ_by_little(const std::vector<SampleTime>& samples, std::uint64_t resident, double cold_surplus);
 
-/// Cycles of a grid by its memory, which takes `all` for its bytes, `written` of them for those that are written. What
-/// clusters do before they read or write first, and after they have read last, it does not do beside it, but that it
-/// takes what the last of these rounds of clusters writes.
-double cycles_of_memory(double all, double written, double rounds, double before, double after);
+/// Cycles of a grid's clusters in their order, each where one has ended, so much later, `resident` of them at once;
+/// durations are interpolated between the samples, by their place in a row, where it has rows (else 0).
+double cycles_in_waves(const std::vector<SampleTime>& samples, std::uint64_t clusters, std::uint64_t resident,
+                       std::uint64_t row, double between);
+
+/// Cycles of a grid whose clusters take so many with their part of the memory's rate, `alone` with a memory that is
+/// never busy, and whose bytes take the memory so many: where the last two are about the same each waits for the other
+/// at times.
+double softened(double cycles, double alone, double memory, double sharpness);
 
 /// Shared memory of a CTA of this launch.
 double cta_shared_bytes(const Entry& entry, const LaunchShape& shape);

@@ -1,4 +1,6 @@
 // What of a grid runs on which multiprocessor, and what its memory takes: emulator/time/whole.cpp.
+#include <cmath>
+
 #include "emulator/time/whole.h"
 #include "tests/emulator/time_run.h"
 
@@ -36,11 +38,7 @@ TEST_CASE("time: warps of small CTAs go to all sub-cores, also where one takes t
   CHECK(two == doctest::Approx(four / 2).epsilon(0.15));
 }
 
-TEST_CASE("time: a grid that the memory binds begins with what comes before it, and ends with what comes after it") {
-  CHECK(cycles_of_memory(1000, 0, 8, 100, 50) == doctest::Approx(1150));
-  CHECK(cycles_of_memory(1000, 400, 8, 100, 70) == doctest::Approx(1120));  // the last round writes 50 meanwhile
-  CHECK(cycles_of_memory(1000, 400, 8, 100, 30) == doctest::Approx(1100));
-  CHECK(cycles_of_memory(1000, 400, 0.5, 0, 600) == doctest::Approx(1200));
+TEST_CASE("time: a grid that the memory binds begins with what comes before it, and ends when what it wrote is taken") {
   // 64 KiB read by each of 1,056 CTAs, with multiply-adds before, which a round of CTAs does before it reads first.
   const auto kernel = [](int work) {
     std::string body =
@@ -53,7 +51,25 @@ TEST_CASE("time: a grid that the memory binds begins with what comes before it, 
   };
   const LaunchTime some = kernel(200);
   const double memory = some.hbm_bytes / h200().hbm_bytes_per_us * h200().clock_mhz;
-  CHECK(some.cycles > memory + h200().first_access + h200().hbm_latency + 200 * h200().class_of("fma32").latency);
+  CHECK(some.cycles > memory + h200().first_access + 200 * h200().class_of("fma32").latency);
+  // 132 CTAs that write 64 KiB each, all at once, and those that write 128: as long as the memory takes for the others.
+  const auto writes = [](int count) {
+    std::string body = fmt::format(
+        "mov.u32 r5, %ctaid.x;\nmul.wide.u32 d1, r5, {};\nmul.wide.u32 d2, r0, 16;\nadd.u64 d1, d1, d2;\n"
+        "add.u64 d1, d0, d1;\nmov.f32 f2, 0f00000000;\n",
+        count * 16384);
+    for (int i = 0; i < count; ++i) body += fmt::format("st.global.v4.f32 [d1+{}], {{f2, f2, f2, f2}};\n", i * 16384);
+    return time_of_grid(body, 1024, 132, 132 * 8 * 4096).cycles;
+  };
+  const double more = 132 * 65536.0 / h200().hbm_bytes_per_us * h200().clock_mhz;
+  CHECK(writes(8) - writes(4) > 0.9 * more);
+}
+
+TEST_CASE("time: a grid that waits for the memory about as long as for itself takes longer than either") {
+  CHECK(softened(1000, 0, 800, 4) == doctest::Approx(1000));  // what it takes alone does not matter
+  CHECK(softened(900, 500, 1000, 4) == doctest::Approx(1000 * std::pow(1.0625, 0.25)));
+  CHECK(softened(1100, 1000, 1000, 2) == doctest::Approx(1100 + 1000 * (std::sqrt(2.0) - 1)));
+  CHECK(softened(900, 1000, 950, 0) == doctest::Approx(950));  // not known
 }
 
 TEST_CASE("time: what a grid reads is the mean of its CTAs, not what the middle one reads") {

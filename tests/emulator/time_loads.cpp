@@ -40,4 +40,24 @@ TEST_CASE("time: copies of four bytes that lie in a sector come from the L1 afte
   CHECK(copies(0, "cg", 16) > copies(4, "ca", 4) + 5 * h200().l2_latency);  // those by-pass it
 }
 
+TEST_CASE("time: a load waits longer where others of its multiprocessor are under way") {
+  // Each warp of all multiprocessors loads 512 bytes, waits, and loads the next ones.
+  const auto hops = [](std::uint32_t threads, int count) {
+    std::string body = fmt::format(
+        "mov.u32 r5, %ctaid.x;\nmul.wide.u32 d1, r5, {};\nmul.wide.u32 d2, r0, 16;\nadd.u64 d1, d1, d2;\n"
+        "add.u64 d1, d0, d1;\n",
+        threads * 16 * 16);
+    for (int i = 0; i < count; ++i)
+      body += fmt::format(
+          "ld.global.cg.v4.u32 {{r6, r7, r8, r9}}, [d1];\nadd.u32 r6, r6, {};\ncvt.u64.u32 d2, r6;\n"
+          "add.u64 d1, d1, d2;\n",
+          threads * 16);
+    return time_of_grid(body + "st.shared.u64 [r1], d1;\n", threads, 132, 132 * 512 * 16 * 4).cycles;
+  };
+  const auto hop = [&](std::uint32_t threads) { return (hops(threads, 12) - hops(threads, 4)) / 8; };
+  const double takes = 512 * 16 * 132 / h200().hbm_bytes_per_us * h200().clock_mhz;  // those of 16 warps
+  CHECK(hop(512) - hop(32) > 0.8 * h200().hbm_behind * takes);
+  CHECK(hop(512) < h200().hbm_latency + 2 * takes);
+}
+
 }  // namespace tessera::emulator::time_test
