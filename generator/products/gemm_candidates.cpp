@@ -105,6 +105,14 @@ bool has_room_for_next(const Config& c, Hint k) {
          ceil_div(ceil_div(k, Hint{gemm::tile_k(c)}), c.split_k) <= slots;
 }
 
+constexpr Hint kMostFewRows = 128;
+
+/// The slots of up to 128 rows, see ring_is_short.
+int slots_of_few_rows(const Gemm& p, const Config& c) {
+  if (p.m < 0 || p.m > kMostFewRows || !ring_is_short(c)) return gemm::kMaxStages;
+  return std::max(kShortRingBytes / std::max(gemm::a_slot_bytes(c) + gemm::b_slot_bytes(c), 1), 2);
+}
+
 constexpr int kWholeBoxRows = 256;
 constexpr int kManyRows = 1024;
 
@@ -176,6 +184,7 @@ void add(const Gemm& p, const Shape& shape, ConfigList& list) {
   c.stages = p.stages ? *p.stages : is_sane ? stages_that_fit(c) : 4;
   if (!p.stages && is_sane && has_room_for_next(c, p.k))
     c.stages = std::min(c.stages, stages_that_fit(c, kHalfSmemBytes));
+  if (!p.stages && is_sane) c.stages = std::min(c.stages, slots_of_few_rows(p, c));
   list.add(c);
 }
 

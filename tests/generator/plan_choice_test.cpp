@@ -388,9 +388,17 @@ TEST_CASE(
   CHECK(chosen("8", "7168", "16384") == "32x128t_s5_c1x1x2_b8");
   CHECK(chosen("8", "4096", "7168") == "32x64t_s8_c1x1x2_b8");
   CHECK(chosen("1", "32768", "512") == "16x128t_s5_c1x1x1_b8");
-  CHECK(chosen("64", "7168", "2048") == "64x64_s12_c1x1x1");
-  CHECK(chosen("64", "2112", "7168") == "64x64_s13_c1x1x2");
-  CHECK(chosen("64", "576", "7168") == "64x64_s13_c1x1x4");
+  // 128 KB of slots, not as many as fit: what the first ones wait for is there earlier.
+  CHECK(chosen("64", "7168", "2048") == "64x64_s8_c1x1x1");
+  CHECK(chosen("64", "2112", "7168") == "64x64_s8_c1x1x2");
+  CHECK(chosen("64", "4096", "7168") == "64x64_s8_c1x1x2");
+  CHECK(chosen("128", "2112", "7168") == "64x64_s8_c1x1x2");
+  CHECK(chosen("100", "2112", "7168") == "64x64_s8_c1x1x2");
+  CHECK(chosen("48", "4096", "7168") == "64x64_s8_c1x1x2");
+  CHECK(chosen("64", "576", "7168") == "64x64_s8_c1x1x4");
+  // Rows that fill their tiles: not transposed.
+  CHECK(chosen("64", "32768", "512") == "64x128_s5_c1x1x1");
+  CHECK(chosen("64", "14336", "4096") == "64x128_s5_c1x1x1");
   CHECK(chosen("128", "24576", "1536") == "128x192_s4_c1x1x1_b32");
   // Along k that is long, CTAs that share a.
   CHECK(chosen("64", "7168", "16384") == "64x64_s12_c1x4x1");
