@@ -92,29 +92,43 @@ def plain_reads(reader, tensors):
     return [lambda tensor=tensor: read(tensor) for tensor in tensors]
 
 
-def alone_us(graph, launches, seconds=0.35):
-    """Microseconds of a launch where one graph runs alone for that long, after 0.1 s of the same: at the power limit the clock is its own.
-    In turns with another kernel's the clock follows both, since it takes longer than a graph to settle."""
+def seconds_of(graph, rounds):
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    of_graph = start.elapsed_time(end) / 1000
-    for _ in range(max(1, round(0.1 / of_graph))):
-        graph.replay()
-    rounds = max(1, round(seconds / of_graph))
     start.record()
     for _ in range(rounds):
         graph.replay()
     end.record()
     torch.cuda.synchronize()
-    return 1000 * start.elapsed_time(end) / rounds / launches
+    return start.elapsed_time(end) / 1000
+
+
+def settle(graphs, is_long, seconds=1.5):
+    """Lets the GPU come to rest at its power limit where products are long: it takes a second from the first load on, in which the clock falls
+    further than it has to, and who is measured then, alone or in turns, looks slower. Graphs that there are take turns."""
+    there = [graph[0] for graph in graphs if graph is not None]
+    if is_long and there:
+        of_all = sum(seconds_of(graph, 1) for graph in there)
+        for _ in range(max(1, round(seconds / of_all))):
+            for graph in there:
+                graph.replay()
+
+
+def alone_us(graph, launches, seconds=0.35):
+    """Microseconds of a launch where one graph runs alone for that long, after 0.1 s of the same: at the power limit the clock is its own.
+    In turns with another kernel's the clock follows both, since it takes longer than a graph to settle."""
+    of_graph = seconds_of(graph, 1)
+    for _ in range(max(1, round(0.1 / of_graph))):
+        graph.replay()
+    rounds = max(1, round(seconds / of_graph))
+    return 1e6 * seconds_of(graph, rounds) / rounds / launches
 
 
 def alone(graphs, is_long):
-    """Of each graph, alone; NaN where a launch is too short for the power limit, or there is no graph."""
-    return [alone_us(*graph) if is_long and graph is not None else math.nan for graph in graphs]
+    """Of each graph, alone, in the mean of two passes, there and back. NaN where a launch is too short for the power limit, or there is no
+    graph."""
+    there = [i for i, graph in enumerate(graphs) if is_long and graph is not None]
+    passes = [{i: alone_us(*graphs[i]) for i in order} for order in (there, there[::-1])]
+    return [sum(one[i] for one in passes) / len(passes) if i in there else math.nan for i in range(len(graphs))]
 
 
 def wrong_by(found, exact):

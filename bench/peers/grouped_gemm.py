@@ -17,7 +17,7 @@ import sys
 
 import torch
 
-from beside_read import Table, alone, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
+from beside_read import Table, alone, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, settle, with_pins, wrong_by
 from fmha_decode import graph_of, plain_read_library, times_us
 
 CONTIGUOUS, MASKED = "4x8192,8x4096", "8x1,8x8,8x32,8x64,32x1,32x8,32x64"
@@ -95,6 +95,7 @@ def cell(library, reader, is_masked, groups, m, n, k, capacity, pins, repeat, de
         graphs.append(graph_of([lambda x=x: run(x) for x in many]))
     else:
         graphs.append(None)
+    settle(graphs, not is_masked)
     us = iter(times_us([graph for graph in graphs if graph is not None], repeat))
     return names, [math.nan if graph is None else next(us) for graph in graphs], alone([*graphs[:len(names)], graphs[-1]], not is_masked)
 

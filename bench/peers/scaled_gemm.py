@@ -16,7 +16,7 @@ import sys
 
 import torch
 
-from beside_read import Table, alone, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, with_pins, wrong_by
+from beside_read import Table, alone, compile_all, copies_of, geometric_mean, kernels, parser_of, plain_reads, settle, with_pins, wrong_by
 from fmha_decode import graph_of, plain_read_library, times_us
 
 NK = "2112x7168,576x7168,24576x1536,32768x512,7168x16384,4096x7168,7168x2048"  # DeepGEMM's test shapes
@@ -88,6 +88,7 @@ def cell(library, reader, m, n, k, pins, repeat, deep_gemm):
     except (ImportError, RuntimeError, ValueError) as error:
         print(f"no cuBLAS: {str(error)[:300]}", flush=True)
         graphs.append(None)
+    settle(graphs, m >= MANY_ROWS)
     us = iter(times_us([graph for graph in graphs if graph is not None], repeat))
     return names, [math.nan if graph is None else next(us) for graph in graphs], alone([*graphs[:len(names)], graphs[-2]], m >= MANY_ROWS)
 
