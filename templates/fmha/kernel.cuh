@@ -137,7 +137,7 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
              threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
     if constexpr (has_widening_warps(C)) load_widened<C>(params, scheduled(), smem);
   } else {
-    common::in_piece<kPieceOfConsumers>([&] {
+    common::in_piece<kPieceOfConsumers, has_key_scales(C.facts)>([&] {
       set_consumer_registers<C>();
       consume<C>(params, scheduled(), smem);
     });
