@@ -45,6 +45,10 @@ TESSERA_HD constexpr bool looks_ahead(const Config& c) {
 // Whether sums are promoted within a step: where the first step of the next tile ends a tile.
 TESSERA_HD constexpr bool promotes_in_steps(const Config& c) { return c.promote_every > 0 && c.q_stages > 1; }
 
+// Whether the blocks that are still to be skipped say that a step only closes a tile, and not a flag: beside altered
+// scores and a window ptxas spilled that, where consumers are compiled alone.
+TESSERA_HD constexpr bool counts_hidden(const Config& c) { return alters_scores(c.facts) && hides_first_keys(c.facts); }
+
 // A flag that a loop carries. ptxas keeps an int that is one value for the warp in a uniform register, and asks each
 // lane about a bool.
 template <bool kIsUniform>
@@ -548,7 +552,10 @@ struct Consumer {
       if (only_closes) blocks = 1;
 #pragma unroll 1  // twice at most; the loop of the steps stays as lean as if there were no closing
       for (;;) {
-        if (!only_closes) skip_blocks(hidden);
+        if (!only_closes) {
+          skip_blocks(hidden);
+          if constexpr (counts_hidden(C)) hidden = 0;
+        }
         // What is multiplied for nothing, where no tile is open, is a block that is there, and stays.
         if (looks_ahead(C) && !is_open) of_output = kv_ahead;
         Flag is_first = true;
@@ -559,7 +566,7 @@ struct Consumer {
           is_first = false;
           is_open = true;
         }
-        if (!only_closes) break;
+        if (counts_hidden(C) ? hidden == 0 : !only_closes) break;
         only_closes = false;
         is_open = false;
         if (!has_new) return;

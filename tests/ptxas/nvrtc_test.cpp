@@ -104,6 +104,37 @@ TEST_CASE("nvrtc: attention over e4m3 with packed heads, and with sums that are 
   check_all(*compiler, kernels, 1);
 }
 
+TEST_CASE("nvrtc: pieces of kernels that are short of registers are joined") {
+  if (!find_nvrtc()) return;
+  const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
+  if (compiler->identity().major_version < 13) return;
+  Fmha all_facts{.head_dim = 128, .mask = Mask::causal};
+  all_facts.window = Window::sliding;
+  all_facts.q_layout = QueryLayout::ragged;
+  all_facts.kv_layout = KvLayout::paged;
+  all_facts.page_size = 16;
+  all_facts.softcap = Softcap::tanh;
+  all_facts.alibi = Alibi::per_head;
+  all_facts.sink = Sink::per_head;
+  all_facts.split_kv = SplitKv::dealt;
+  Fmha scaled_keys{.head_dim = 128, .mask = Mask::causal};
+  scaled_keys.q_layout = QueryLayout::ragged;
+  scaled_keys.kv_layout = KvLayout::paged;
+  scaled_keys.page_size = 16;
+  scaled_keys.kv_format = KvFormat::nvfp4;
+  for (const Fmha& problem : {all_facts, scaled_keys}) {
+    const Plan plan = make_plan(problem);
+    CAPTURE(plan.kernel);
+    const Image image = compiler->compile(emit(plan));
+    CHECK(image.report.log.find("tessera: compiled whole") == std::string::npos);
+    // What makes the assembler choose as it does for whole kernels: common/pieces.cuh.
+    const std::size_t leaves = image.ptx.find("bra.uni $L__piece_2;");
+    REQUIRE(leaves != std::string::npos);
+    CHECK((image.ptx.substr(leaves, 80).find("wgmma.commit_group") != std::string::npos) ==
+          (problem.kv_format != KvFormat::plain));
+  }
+}
+
 TEST_CASE("nvrtc: pages of eight keys leave an indexer's loading warp its registers") {
   const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
   std::map<std::string, Problem> kernels;
