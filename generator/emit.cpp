@@ -93,9 +93,7 @@ SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_over
     return file.path.ends_with("/kernel.cuh") || file.path.starts_with("common/piece");
   });
   if (!is_own) bundle.pieces = piece_headers(sources.pieces);
-  // Machine code of pieces has no line table, and lines are a twenty-fifth of a compile: who changes templates gets
-  // them in the PTX.
-  if (!bundle.pieces.empty() && template_overrides.empty()) std::erase(bundle.options, "-lineinfo");
+  bundle.is_changed = !template_overrides.empty();
   if (!sources.merge.empty())
     bundle.merge =
         std::make_shared<const SourceBundle>(bundle_of(plan, kMerge, std::move(sources.merge), sources.merge_headers));

@@ -4,7 +4,7 @@
 // directory), and all sources have absolute virtual paths: with `-lineinfo` a relative one drags the working directory
 // into PTX and cubin. The bundle's program name is such a path; headers keep the names that #include spells and begin
 // with a #line directive. NVRTC compiles in parallel on several threads; nothing here is shared but the
-// list of architectures, which is made once.
+// two libraries (nvrtc_instances.h) and the list of architectures, which is made once.
 #include "runtime/nvrtc.h"
 
 #include <fmt/format.h>
@@ -108,7 +108,7 @@ std::vector<std::string> all_options(const SourceBundle& bundle, const CompilerI
   const bool has_cache = nvrtc.major_version > 12 || (nvrtc.major_version == 12 && nvrtc.minor_version >= 9);
   if (has_cache) options.push_back("--no-cache");
   // No textures, no types of the runtime API: a hundredth of a kernel's compile.
-  if (nvrtc.major_version >= 13) options.push_back("--minimal");
+  if (nvrtc.major_version >= 13 && !bundle.is_changed) options.push_back("--minimal");
   const auto sets_standard = [](const std::string& option) {
     return option.rfind("--std", 0) == 0 || option.rfind("-std", 0) == 0;
   };
@@ -180,6 +180,8 @@ class NvrtcCompiler final : public Compiler {
     SourceBundle piece = bundle;
     for (SourceFile& header : piece.headers)
       if (header.path == bundle.pieces[index].path) header.text = bundle.pieces[index].text;
+    // The machine code of pieces has no line table, and lines are a twenty-fifth of a compile.
+    if (!bundle.is_changed) std::erase(piece.options, "-lineinfo");
     return piece;
   }
 

@@ -75,7 +75,8 @@ std::size_t text_bytes(const std::vector<std::byte>& cubin) {
 
 TEST_CASE("pieces: the code of one stands behind the other's, and a branch in the place of the mark") {
   if (compiler() == nullptr) return;
-  const SourceBundle bundle = two_warps();
+  SourceBundle bundle = two_warps();
+  bundle.is_changed = true;  // so that pieces have lines
   const Image first = compiled(bundle, 1), second = compiled(bundle, 2), joined = compiler()->compile(bundle);
   CHECK(joined.report.log.find("tessera: compiled whole") == std::string::npos);
   INFO(joined.report.log);
@@ -107,6 +108,11 @@ TEST_CASE("pieces: the code of one stands behind the other's, and a branch in th
   CHECK(joined.ptx.find("bra.uni $L__piece_2;") != std::string::npos);
   CHECK(joined.ptx.find("\t.loc\t1001 ") != std::string::npos);
   CHECK(joined.ptx.find("\t.file\t1001 ") != std::string::npos);
+
+  // A kernel that is compiled whole keeps what pieces of templates as they are do without.
+  bundle.is_changed = false;
+  CHECK(compiler()->compile(bundle).ptx.find("\t.loc\t") == std::string::npos);
+  CHECK(compiled(bundle, 0).ptx.find("\t.loc\t") != std::string::npos);
 }
 
 TEST_CASE("pieces: a cubin that nobody changed is written as one with the same sections") {

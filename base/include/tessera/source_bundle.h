@@ -27,6 +27,8 @@ struct SourceBundle {
   /// A kernel that may be compiled as pieces side by side: for each a header that takes the place of the one of its
   /// path. Empty: it is compiled whole, as it always may be.
   std::vector<SourceFile> pieces{};
+  /// Somebody changed templates: they may need more of the compiler, and lines of the sources whatever they cost.
+  bool is_changed = false;
 };
 
 }  // namespace tessera
