@@ -1,5 +1,7 @@
 #include "runtime/nvrtc_instances.h"
 
+#include <exception>
+
 namespace tessera {
 
 NvrtcInstances::Lease::Lease(NvrtcInstances& instances) : instances_(instances) {
@@ -11,7 +13,12 @@ NvrtcInstances::Lease::Lease(NvrtcInstances& instances) : instances_(instances) 
     return has_fewer;
   };
   if (!take()) return;
-  std::call_once(instances_.second_once_, [&] { instances_.second_ = open_alternate(instances_.first_); });
+  std::call_once(instances_.second_once_, [&] {
+    try {
+      instances_.second_ = open_alternate(instances_.first_);
+    } catch (const std::exception&) {  // it is no more than faster
+    }
+  });
   if (instances_.second_) return;
   const std::lock_guard lock(instances_.mutex_);
   --instances_.under_way_[1];

@@ -4,8 +4,9 @@
 #pragma once
 
 #include <array>
-#include <memory>
+#include <cstddef>
 #include <mutex>
+#include <optional>
 
 #include "runtime/nvrtc_library.h"
 
