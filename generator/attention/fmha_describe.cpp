@@ -177,13 +177,15 @@ std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
 }
 
 /// Producers and consumers where producers have much to do. Else a piece of theirs saves a tenth of the time and costs
-/// a fifth of the work, and dense kernels took up to 1 % longer on an H200 as joined; by mma.sync, which few queries
-/// are taken by, up to half a microsecond of 6 to 15 longer.
+/// a fifth of the work, and on an H200 joined kernels of 16 bits that are not dealt, of up to 128 columns, took up to
+/// 1.9 % longer; by mma.sync, which few queries are taken by, up to half a microsecond of 6 to 15.
 int FmhaOperator::pieces(const Config& config) {
   const AttentionFacts& facts = config.facts;
-  const bool has_long_producers = config.split_kv == SplitKv::dealt || facts.q_layout == QueryLayout::ragged ||
-                                  facts.kv_layout == KvLayout::paged || facts.kv_pools != KvPools::dense ||
-                                  transposes_v(config) || has_widening_warps(config);
+  constexpr int kFewColumns = 128;
+  const bool has_own_layout = facts.q_layout == QueryLayout::ragged || facts.kv_layout == KvLayout::paged;
+  const bool has_long_producers = config.split_kv == SplitKv::dealt || facts.kv_pools != KvPools::dense ||
+                                  (has_own_layout && v_columns(config) > kFewColumns) || transposes_v(config) ||
+                                  has_widening_warps(config);
   return !uses_mma_sync(config) && has_long_producers ? 2 : 1;
 }
 

@@ -370,7 +370,7 @@ TEST_CASE("jit: compiler options enter the key") {
   CHECK(fixture.compiler->compiles == 2);
 
   // What is asked of the compiler is done to the whole kernel.
-  const Fmha in_pieces{.kv_layout = KvLayout::paged, .page_size = 16};
+  const Fmha in_pieces{.head_dim = 256, .kv_layout = KvLayout::paged, .page_size = 16};
   fixture.jit()->kernel(in_pieces);
   CHECK(fixture.compiler->pieces == 2);
   fixture.jit({.nvrtc_options = {"-lineinfo"}})->kernel(in_pieces);
