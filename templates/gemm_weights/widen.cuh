@@ -104,7 +104,8 @@ struct BlockScales {
       const unsigned codes = ptx::prmt(word_of<2 * kHalf + kRow>(scales), 0, kInHalf < 2 ? 0x4140 : 0x4342);
       return ptx::both_halves<kInHalf % 2>(kDType == DType::bf16 ? codes * 16 + 0x70007000u : codes * 128);
     } else if constexpr (kWeights.type == OperandType::mxfp4) {
-      const unsigned word = rotated < kRow == 0 ? 0 : kRotationOfSecondRow > (word_of<kHalf>(scales));
+      constexpr int kRotation = kRow == 0 ? 0 : kRotationOfSecondRow;
+      const unsigned word = rotated<kRotation>(word_of<kHalf>(scales));
       return ptx::both_halves<kInHalf / 2>(word & kExponentsOfRow);
     } else {
       return ptx::both_halves<kRow>(word_of<kStep * 16 / kWeights.group>(scales));
