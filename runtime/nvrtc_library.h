@@ -58,8 +58,8 @@ struct NvrtcLibrary {
 NvrtcLibrary open_nvrtc(const NvrtcOptions& options);
 
 /// The same compiler once more, with a state of its own: CUDA and its wheels have libnvrtc.alt.so beside libnvrtc.so
-/// (the same bytes come out). Nothing where it is not there, cannot be opened or has another
-/// version.
+/// (the same bytes come out). Nothing where there is no such file with the same end of its name, which in CUDA has the
+/// patch level, or it cannot be opened or has another version.
 std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc);
 
 }  // namespace tessera

@@ -1,4 +1,6 @@
 // Products with 4-bit weights on Hopper: what a Config is, which ones are legal, and everything that follows from one.
+// One file, though long: both kernels, of rings and of teams, have the same barriers and shared memory, and the rules
+// of what is legal ask all of it.
 //
 //   d[i, m, n] = activation(alpha * scale_b * sum_k a[i, m, k] * w[i, n, k] + beta * c[i, m, n] + bias[n])
 //

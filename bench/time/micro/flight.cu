@@ -62,12 +62,8 @@ void measure_all(const uint4* p, uint4* q, long mib, long of_mib) {
 }  // namespace
 
 int main() {
-  char *from = nullptr, *to = nullptr;
-  CHECK(cudaMalloc(&from, kBig));
-  CHECK(cudaMalloc(&to, kBig));
-  CHECK(cudaMemset(from, 0, kBig));
-  const auto* p = reinterpret_cast<const uint4*>(from);
-  auto* q = reinterpret_cast<uint4*>(to);
+  const uint4* const p = cleared(kBig);
+  uint4* const q = cleared(kBig);
   measure_all<false>(p, q, 1024, 1024);
   measure_all<true>(p, q, 512, 512);
   measure_all<false>(p, q, 32, 32);

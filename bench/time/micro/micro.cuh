@@ -53,6 +53,14 @@ __device__ __forceinline__ unsigned mix(unsigned x) {
   return x;
 }
 
+// Device memory of zeros, kept until the program ends.
+inline uint4* cleared(long bytes) {
+  uint4* memory = nullptr;
+  CHECK(cudaMalloc(&memory, bytes));
+  CHECK(cudaMemset(memory, 0, bytes));
+  return memory;
+}
+
 // Microseconds of what `f` launches, the first of times + 1 left out; the L2 overwritten before each, or not.
 template <class F>
 double median_us(int times, bool overwrites, F&& f) {

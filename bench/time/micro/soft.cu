@@ -55,12 +55,8 @@ void measure(const uint4* from, uint4* to, int threads, int per_sm) {
 }  // namespace
 
 int main() {
-  char *from = nullptr, *to = nullptr;
-  CHECK(cudaMalloc(&from, kBig));
-  CHECK(cudaMalloc(&to, kBig));
-  CHECK(cudaMemset(from, 0, kBig));
-  const auto* p = reinterpret_cast<const uint4*>(from);
-  auto* q = reinterpret_cast<uint4*>(to);
+  const uint4* const p = cleared(kBig);
+  uint4* const q = cleared(kBig);
   for (const int per_sm : {1, 2, 4, 8}) {
     measure<4, true>(p, q, 256, per_sm);
     measure<4, false>(p, q, 256, per_sm);
