@@ -30,6 +30,9 @@ std::uint32_t launch_registers(const Entry& entry) {
   return std::min<std::uint32_t>(256, 65536 / std::max<std::uint32_t>(threads, 1) / 8 * 8);
 }
 
+/// Instructions at most of a turn in which a warp has looked for something that is not there yet.
+constexpr std::uint64_t kLook = 64;
+
 std::uint64_t product(const std::array<std::uint32_t, 3>& v) { return std::uint64_t{v[0]} * v[1] * v[2]; }
 
 }  // namespace
@@ -94,7 +97,7 @@ void Scheduler::run() {
       turn = 0;
     } else if (result == Result::ran) {
       blocked_in_a_row = 0;
-    } else if (++blocked_in_a_row >= warps_.size()) {
+    } else if (++blocked_in_a_row >= warps_.size()) {  // or they look for something and sleep
       starved_ = nullptr;
       // One more walk over all warps decides: a random choice may have missed one.
       const bool any = std::any_of(warps_.begin(), warps_.end(), [&](Warp* w) {
@@ -102,6 +105,7 @@ void Scheduler::run() {
         return std::any_of(w->parked.begin(), w->parked.end(),
                            [](const Group& g) { return g.wait.kind == Wait::Kind::none; });
       });
+      if (any && launch_.options.schedule == Schedule::lazy) launch_.async.complete_one(launch_);
       if (!any && !launch_.async.complete_one(launch_) && !admit_cluster() && !time_out_waits())
         return report_deadlock();
       blocked_in_a_row = 0;
@@ -444,7 +448,7 @@ Scheduler::Result Scheduler::execute(Warp& warp, std::uint64_t slice) {
       case Step::yielded:
         ++warp.pc;
         warp.park_current({}, true);
-        if (!warp.resume(false)) return Result::ran;
+        if (!warp.resume(false)) return warp.executed - before < kLook ? Result::slept : Result::ran;
         break;
       case Step::blocked:
         warp.park_current(warp.wait, false);

@@ -12,7 +12,7 @@ class Scheduler {
   void run();
 
  private:
-  enum class Result : std::uint8_t { ran, blocked, done, fault };
+  enum class Result : std::uint8_t { ran, slept, blocked, done, fault };
 
   bool admit_cluster();
   std::unique_ptr<Cta> make_cta();

@@ -83,6 +83,17 @@ TEST_CASE("hangs: bytes that were announced and never come, and lanes that wait 
         "0x400: 0 of 1 arrivals missing, tx-count 64");
 }
 
+TEST_CASE("hangs: a warp that looks for what another one writes, and sleeps, holds no copy back") {
+  // The lazy schedule completes copies when nothing else can run: a warp that sleeps always can.
+  CHECK(headline("setp.eq.u32 s, w, 1;\n@s bra SLEEP;\n@!one bra END;\n"
+                 "mbarrier.arrive.expect_tx.shared.b64 _, [smem], 16;\n"
+                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem+16], [d0], 16, [smem];\n" +
+                 kWait +
+                 "mov.u32 r2, 1;\nst.release.gpu.global.u32 [d0+64], r2;\nbra END;\n"
+                 "SLEEP: nanosleep.u32 32;\nld.acquire.gpu.global.u32 r1, [d0+64];\n"
+                 "setp.eq.u32 s, r1, 0;\n@s bra SLEEP;\nEND:") == "none");
+}
+
 TEST_CASE("hangs: __syncthreads in a divergent branch") {
   // Two barriers, each for all lanes: each half of the warp waits for the other.
   const std::string halves =
