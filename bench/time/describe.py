@@ -513,7 +513,13 @@ def main() -> None:
                 "latency_l2": measured(
                     tensor["latency_l2"] - 4096 / rate - wait_over, "tensor copy of 4 KiB less its bytes and the wait's answer"
                 ),
-                "latency_hbm": measured(tensor["latency_hbm"] - 4096 / rate - wait_over, "the same, not in the L2"),
+                # All read the same, so that the memory has little to do.
+                "latency_hbm": by_units(
+                    tensor["latency_l2"] - 4096 / rate - wait_over
+                    + find("trip", ctas=132, bytes=8192, depth=1, sharers=132, dirty=1)["cycles"]
+                    - find("trip", ctas=132, bytes=8192, depth=1, of_mib=8)["cycles"],
+                    "latency_l2, and bulk copies of 8 KiB that all SMs read, one after the other, behind an L2 full of written lines less those from the L2",
+                    "trip"),
                 "store_bytes_per_clock": measured(store_rate, "bulk stores of 64 KiB and 16 KiB: the slope"),
                 "store_read_latency": measured(store_latency, "bulk store of 4 KiB to wait_group.read less its bytes"),
                 "store_latency": measured(
@@ -541,6 +547,10 @@ def main() -> None:
                     for cycles, (part, forms) in sorted(in_step_after.items())
                 },
                 "of_multicast": by_fed(round(of_multicast, 1), f"tiles of a product, one of the two for both CTAs of a cluster: bytes read, {len(of_pairs)} forms"),
+                "stored_bytes_per_clock_of_one_sm": by_units(
+                    round((131072 - 16384) / mhz / (find("lanes", doing="writes", threads=1024, bytes=131072, ctas=1)["us"]
+                                              - find("lanes", doing="writes", threads=1024, bytes=16384, ctas=1)["us"]), 1),
+                    "a CTA of 1,024 threads that stores 128 KiB less one that stores 16", "trip"),
                 "lanes_wait": by_units(
                     median(lanes_wait), f"loads beside copies from the L2 of all SMs, of the copies before them, {min(lanes_wait):.2f} to {max(lanes_wait):.2f}", "lanes"),
                 "parts_per_clock": by_units(round(parts, 1), "words of 4 bytes written to a row each, 256 MiB", "lives"),

@@ -113,6 +113,7 @@ struct SmClock {
   double shared = 0, tensor = 0, tensor_done = 0, engine = 0, store = 0, path = 0, port = 0, hbm = 0, to_cluster = 0;
   std::deque<std::pair<double, double>> under_way{};  ///< reads of the memory: when they are over, what they take of it
   double under_way_takes = 0;
+  double stores = 0;                             ///< when what lanes have stored has left the multiprocessor
   double hbm_writes = 0, drained = 0;            ///< cycles of what waits to be written; until when that was seen to
   double path_of_lanes = 0, hbm_of_lanes = 0;    ///< of path and hbm: when what lanes have asked for is over
   double tensor_copy = 0, tensor_copy_busy = 0;  ///< tcgen05.cp

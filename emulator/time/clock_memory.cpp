@@ -173,7 +173,11 @@ void Clock::touch_memory(WarpClock& warp, const Instruction& in, InstructionCost
     const double start = std::max(time, sm.l1.busy_until);
     sm.l1.busy_until = start + took;
     sm.l1_busy += took;
-    warp.now = std::max(warp.now, start - gpu_.l1_latency);  // as with shared memory: a short queue
+    // What goes out of the multiprocessor has a way of its own.
+    double out = start;
+    if (gpu_.l2_stored_bytes_per_clock > 0)
+      out = std::max(out, take(sm.stores, start, bytes * surroundings_.clock_part / gpu_.l2_stored_bytes_per_clock));
+    warp.now = std::max(warp.now, out - gpu_.l1_latency);  // as with shared memory: a short queue
     return;
   }
   first_copies.try_emplace({warp.sm, allocation_of(first)}, first);
@@ -376,7 +380,9 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
 
 void Clock::drain(SmClock& sm, double time) {
   const double idle = time - std::max(sm.hbm, sm.drained);
-  sm.hbm_writes = std::max(0.0, sm.hbm_writes - std::max(0.0, idle));
+  // Written lines go when others come, by reads and by writes in equal parts: while nothing is read half as fast.
+  constexpr double kByWrites = 0.5;
+  sm.hbm_writes = std::max(0.0, sm.hbm_writes - kByWrites * std::max(0.0, idle));
   sm.drained = std::max(sm.drained, time);
 }
 

@@ -298,6 +298,8 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
     gpu.gpcs = static_cast<std::uint64_t>(reader.leaf("sm", "gpcs"));
     if (gpu.gpcs < 1) reader.refuse("sm.gpcs: from 1 on");
   }
+  if (json.at("l2").contains("stored_bytes_per_clock_of_one_sm"))
+    gpu.l2_stored_bytes_per_clock = reader.leaf("l2", "stored_bytes_per_clock_of_one_sm");
   if (json.at("l2").contains("lanes_wait")) gpu.l2_lanes_wait = reader.leaf("l2", "lanes_wait");
   if (json.at("l2").contains("of_multicast")) gpu.l2_of_multicast = reader.leaf("l2", "of_multicast");
   if (json.at("l2").contains("parts_per_clock")) gpu.l2_parts_per_clock = reader.leaf("l2", "parts_per_clock");

@@ -132,7 +132,9 @@ struct GpuTime {
   double l2_distinct = 0, l2_each = 0, l2_neighbours = 1;
   IntervalTable l2_in_step_after;
   double in_step_after(double cycles) const;
-  std::uint64_t gpcs = 0;    ///< that CTAs are dealt to in turn; where points are known
+  std::uint64_t gpcs = 0;  ///< that CTAs are dealt to in turn; where points are known
+  double l2_stored_bytes_per_clock =
+      0;                     ///< of one multiprocessor's lanes; 0: not known, and its L1 alone is their limit
   double l2_lanes_wait = 0;  ///< the part of the copies before it that a load waits for, where the L2 is their limit
   double l2_parts_per_clock = 0;  ///< sectors written in part, of all multiprocessors together; 0: not known
   double hbm_bytes_per_us = 0, hbm_mixed_bytes_per_us = 0;  ///< of reads; of as many reads as writes

@@ -225,6 +225,8 @@ TEST_CASE("time: what was written goes to the memory beside later reads, and in 
   const double at_once = more(0, 0);
   CHECK(at_once > 128 * 1024 * 132 * h200().clock_mhz / h200().hbm_bytes_per_us * 0.6);
   CHECK(more(400, 0) > 0.8 * at_once);  // before the writes idle time is no help
+  CHECK(more(0, 60) > 0.6 * at_once);   // which it goes half as fast in
+  CHECK(more(0, 60) < 0.9 * at_once);
   CHECK(more(0, 400) < 0.2 * at_once);
 }
 
@@ -289,6 +291,14 @@ TEST_CASE("time: plain stores take the L1's time by lines, and more where 32 byt
   };
   CHECK(stores(4) == doctest::Approx(4 * h200().l1_store_line).epsilon(0.05));
   CHECK(stores(8) == doctest::Approx(8 * h200().l1_store_part).epsilon(0.05));
+}
+
+TEST_CASE("time: what lanes store leaves a multiprocessor by a way of its own, a quarter of a line a cycle") {
+  // 16 bytes a lane, side by side: four lines of an access.
+  const std::string address = "shl.b32 r5, r0, 4;\ncvt.u64.u32 d1, r5;\nadd.u64 d1, d0, d1;\nmov.u32 r7, 0;\n";
+  const double taken = each("st.global.v4.u32 [d1], {r7, r7, r7, r7};\n", 256, address);
+  CHECK(taken == doctest::Approx(256 * 16 / h200().l2_stored_bytes_per_clock).epsilon(0.05));
+  CHECK(taken > 2 * 8 * 4 * h200().l1_store_line);
 }
 
 TEST_CASE("time: copies between the shared memories of a cluster have the rate of that way") {
