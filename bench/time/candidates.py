@@ -83,7 +83,8 @@ def decode(r: random.Random) -> tuple[str, list]:
             for more in (" --split-kv off", " --split-kv on --num-splits 2", " --split-kv on --num-splits 8",
                          " --split-kv on --num-splits 16", " --stages 3")]
     r.shuffle(pins)
-    b, s, g = r.choice([4, 8, 16, 32]), r.choice([1024, 2048, 4096]), r.choice([1, 4, 8])
+    # The first eight draws had all 36 problems of 4, 8, 16 and 32 by 1,024, 2,048 and 4,096.
+    b, s, g = r.choice([2, 4, 8, 12, 16, 24, 32]), r.choice([1024, 1280, 1536, 2048, 2560, 3072, 4096]), r.choice([1, 4, 8])
     return f"fmha --head-dim 128 --batch {b} --heads-q 32 --heads-kv {32 // g} --seqlen-q 1 --seqlen-k {s}", pins
 
 
