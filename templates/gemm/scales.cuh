@@ -20,6 +20,7 @@
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
+#include "ptx/shared_words.cuh"
 #include "spec/gemm.h"
 
 namespace tessera::gemm {
@@ -43,12 +44,14 @@ struct ScaleSource {
         first(scales.data + batch * scales.stride_l + row / kRows * scales.stride_row),
         left((extent + kRows - 1) / kRows - row / kRows) {}
 
+  // That bulk copies take in a step: of a tile's last rows those that there are. The others are not stored.
+  __device__ __forceinline__ int count() const { return kIsSquare ? kCount : min(left, kCount); }
   // Whether bulk copies can take them, in each of so many steps.
   __device__ __forceinline__ bool is_bulk(int steps) const {
     const long long contiguous = kIsSquare ? of_operand.stride_k : of_operand.stride_row;
     const long long other = kIsSquare ? of_operand.stride_row : of_operand.stride_k;
-    return left >= kCount && contiguous == 1 && other % 4 == 0 && (!kIsSquare || steps % kStepsOfSquare == 0) &&
-           reinterpret_cast<unsigned long long>(first) % 16 == 0;
+    return left >= count() && count() % (kIsSquare ? 1 : 4) == 0 && contiguous == 1 && other % 4 == 0 &&
+           (!kIsSquare || steps % kStepsOfSquare == 0) && reinterpret_cast<unsigned long long>(first) % 16 == 0;
   }
   __device__ __forceinline__ void load_bulk(unsigned to, unsigned full, int step) const {
     if constexpr (kIsSquare) {
@@ -57,9 +60,11 @@ struct ScaleSource {
         ptx::bulk_load(to + 16 * i, first + i * of_operand.stride_row + step / kStepsOfSquare * kStepsOfSquare, 16,
                        full);
     } else {
-      ptx::bulk_load(to, first + step * of_operand.stride_k, 4 * kCount, full);
+      ptx::bulk_load(to, first + step * of_operand.stride_k, 4 * count(), full);
     }
   }
+  // Bytes that they bring in a step.
+  __device__ __forceinline__ int bulk_bytes() const { return kIsSquare ? 16 * kCount : 4 * count(); }
   // All threads of the warp.
   __device__ __forceinline__ void load(unsigned to, int step, bool is_within_k) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -142,7 +147,7 @@ struct ScaleLoader {
       for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
         const unsigned full = barriers.full[own.slot], to = scales_of<C>(smem, own.slot);
         ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), own.parity ^ 1);
-        ptx::mbarrier_arrive_expect_tx(full, scale_slot_bytes(C));
+        ptx::mbarrier_arrive_expect_tx(full, a.bulk_bytes() + b.bulk_bytes());
         a.load_bulk(to, full, step);
         b.load_bulk(to + 4 * a_scale_floats(C), full, step);
         own.advance();
@@ -171,8 +176,17 @@ struct ScaleLoader {
     }
   }
 
+  // Places that no copy reaches, of rows behind the matrix: consumers read them too.
+  __device__ __forceinline__ void clear() const {
+#pragma unroll 1
+    for (int i = lane; i < C.stages * scale_slot_bytes(C) / 4; i += 32)
+      ptx::st_shared_f32(scales_of<C>(smem, 0) + 4 * i, 0.0f);
+    __syncwarp();
+  }
+
   __device__ __forceinline__ void run() {
     const int steps_of_matrix = schedule.steps_of(p.k);
+    if constexpr (!is_gathered(C)) clear();
 #pragma unroll 1
     for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
       const TileIndex tile = schedule.at(item);
