@@ -186,7 +186,9 @@ struct ScaleLoader {
 
   __device__ __forceinline__ void run() {
     const int steps_of_matrix = schedule.steps_of(p.k);
-    if constexpr (!is_gathered(C)) clear();
+    const bool is_ragged = (a_scale_block(C) == ScaleBlock::of_row && p.m % C.tile_m != 0) ||
+                           (b_scale_block(C) == ScaleBlock::of_row && p.n % C.tile_n != 0);
+    if (!is_gathered(C) && (is_ragged || C.facts.grouping == Grouping::contiguous)) clear();
 #pragma unroll 1
     for (int item = schedule.first(); item < schedule.items_up_to(item); item += schedule.stride()) {
       const TileIndex tile = schedule.at(item);
