@@ -95,6 +95,7 @@ struct Consumer {
   KvPosition kv_ahead{};
   unsigned k_low_ahead = k_low(kv_ahead);
   int is_k_ahead = 0;
+  unsigned carried_q = low_of_slot();
 
   __device__ __forceinline__ void wait_turn() const {
     if constexpr (C.ping_pong) ptx::barrier_sync(kBarrierOfTurn + warpgroup, 2 * kWarpgroupThreads);
@@ -153,9 +154,18 @@ struct Consumer {
     return static_cast<unsigned>(C.cta_pair ? ptx::forget(slot) : slot);
   }
 
-  // The low word of Q's descriptor.
-  __device__ __forceinline__ unsigned low_of_q() const {
+  // The low word of Q's descriptor. Of two slots and more a tile carries it on: what follows from a slot's number, six
+  // instructions, the compiler would compute in each step, between a warpgroup's turn and its first product.
+  static constexpr bool kCarriesQ = C.q_stages > 1 && !C.cta_pair;
+  __device__ __forceinline__ unsigned low_of_slot() const {
     return static_cast<unsigned>(k_major_descriptor(q_slot(), kRowsPerWarpgroup, C.swizzle));
+  }
+  __device__ __forceinline__ unsigned low_of_q() const { return kCarriesQ ? carried_q : low_of_slot(); }
+  __device__ __forceinline__ void advance_q() {
+    q.advance();
+    constexpr int kBytes = row_groups(C) * q_slot_bytes(C);
+    if constexpr (kCarriesQ)
+      carried_q += static_cast<unsigned>((q.slot() == 0 ? (1 - C.q_stages) * kBytes : kBytes) / 16);
   }
 
   // Of the tile's sequence. Parameters are no state: no register is kept for them.
@@ -220,7 +230,7 @@ struct Consumer {
 
   // Goes on to a tile, once its Q is there.
   __device__ __forceinline__ void begin(const TileIndex& tile) {
-    q.advance();
+    advance_q();
     first_row = tile.m * C.tile_m;
     if constexpr (passes_tiles(C)) {
       used = {schedule.keys(), tile.queries};
