@@ -69,18 +69,21 @@ std::string inlined(std::string_view text) {
 }
 
 /// common/piece.cuh as pieces have it, from 1 on; none of a kernel that is compiled whole.
-std::vector<SourceFile> piece_headers(int pieces) {
-  std::vector<SourceFile> headers;
-  for (int i = 1; pieces > 1 && i <= pieces; ++i)
-    headers.push_back(
-        {"common/piece.cuh",
-         fmt::format("// Joined as by version 1: raise it where runtime/*_join.cpp comes to give other code.\n"
-                     "#pragma once\n\n"
-                     "namespace tessera::common {{\n\n"
-                     "inline constexpr int kPiece = {};\n\n"
-                     "}}  // namespace tessera::common\n",
-                     i)});
-  return headers;
+std::vector<SourcePiece> pieces_of(const PlanSources& sources) {
+  std::vector<SourcePiece> pieces;
+  for (int i = 1; sources.pieces > 1 && i <= sources.pieces; ++i) {
+    SourceFile header{
+        "common/piece.cuh",
+        fmt::format("// Joined as by version 1: raise it where runtime/*_join.cpp comes to give other code.\n"
+                    "#pragma once\n\n"
+                    "namespace tessera::common {{\n\n"
+                    "inline constexpr int kPiece = {};\n\n"
+                    "}}  // namespace tessera::common\n",
+                    i)};
+    pieces.push_back(
+        {std::move(header), !sources.keeps_values.empty() && sources.keeps_values[static_cast<std::size_t>(i) - 1]});
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -92,7 +95,7 @@ SourceBundle emit(const Plan& plan, const std::vector<SourceFile>& template_over
   const bool is_own = std::any_of(template_overrides.begin(), template_overrides.end(), [](const SourceFile& file) {
     return file.path.ends_with("/kernel.cuh") || file.path.starts_with("common/piece");
   });
-  if (!is_own) bundle.pieces = piece_headers(sources.pieces);
+  if (!is_own) bundle.pieces = pieces_of(sources);
   bundle.is_changed = !template_overrides.empty();
   if (!sources.merge.empty())
     bundle.merge =

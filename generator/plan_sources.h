@@ -102,6 +102,9 @@ PlanSources sources_of(const typename Operator::Config& config, std::string_view
   sources.entry = entry_source(launch, templates_of<Operator>(), sources.headers, Operator::launch_bounds(), calls);
   sources.headers.push_back(config_header(kernel, templates_of<Operator>(), initialisers));
   if constexpr (requires { Operator::pieces(config); }) sources.pieces = Operator::pieces(config);
+  if constexpr (requires { Operator::keeps_values(config, 1); }) {
+    for (int i = 1; i <= sources.pieces; ++i) sources.keeps_values.push_back(Operator::keeps_values(config, i));
+  }
   if constexpr (requires { Operator::merge_code(config); }) {
     for (std::size_t i = 0; i < launch.steps.size(); ++i)
       if (launch.steps[i].is_merge)

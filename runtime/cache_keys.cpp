@@ -29,7 +29,8 @@ EntryKeys make_keys(const SourceBundle& bundle, const std::string& plan_json, co
   source.part(bundle.program).part(bundle.text).part(std::to_string(headers.size()));
   for (const SourceFile* header : headers) source.part(header->path).part(header->text);
   add_list(source, bundle.entries);
-  for (const SourceFile& piece : bundle.pieces) source.part(piece.path).part(piece.text);
+  for (const SourcePiece& piece : bundle.pieces)
+    source.part(piece.header.path).part(piece.header.text).part(piece.keeps_values ? "keeps values" : "");
   source.part(plan_json);
   if (bundle.merge != nullptr) source.part(make_keys(*bundle.merge, {}, nullptr).source);
 

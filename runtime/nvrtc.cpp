@@ -4,7 +4,7 @@
 // directory), and all sources have absolute virtual paths: with `-lineinfo` a relative one drags the working directory
 // into PTX and cubin. The bundle's program name is such a path; headers keep the names that #include spells and begin
 // with a #line directive. NVRTC compiles in parallel on several threads; nothing here is shared but the
-// two libraries (nvrtc_instances.h) and the list of architectures, which is made once.
+// libraries (nvrtc_instances.h) and the list of architectures, which is made once.
 #include "runtime/nvrtc.h"
 
 #include <fmt/format.h>
@@ -97,6 +97,12 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
+bool spills(const Image& image) {
+  return std::any_of(image.report.entries.begin(), image.report.entries.end(), [](const EntryReport& entry) {
+    return entry.spill_store_bytes + entry.spill_load_bytes + entry.stack_bytes > 0;
+  });
+}
+
 /// Options that every compile has, unless the bundle says the same thing in its own way. --no-cache: since 12.9 NVRTC
 /// keeps a cache of its own on disk where a driver is present (seen on an H200 machine); a hit comes without the
 /// assembler's report.
@@ -120,9 +126,13 @@ std::vector<std::string> all_options(const SourceBundle& bundle, const CompilerI
 
 class NvrtcCompiler final : public Compiler {
  public:
-  explicit NvrtcCompiler(const NvrtcOptions& options) : options_(options), instances_(options) {}
+  explicit NvrtcCompiler(const NvrtcOptions& options)
+      : options_(options), instances_(options), identity_(instances_.first().library().identity) {
+    // Pieces that would keep their values do not: other bytes.
+    if (joins_pieces() && !has_alternate(instances_.first().library())) identity_.build_id += "-alone";
+  }
 
-  const CompilerIdentity& identity() const override { return instances_.first().identity; }
+  const CompilerIdentity& identity() const override { return identity_; }
 
   const std::vector<std::string>& architectures() const override {
     std::call_once(architectures_once_, [&] { architectures_ = probe_architectures(); });
@@ -156,8 +166,8 @@ class NvrtcCompiler final : public Compiler {
     const std::size_t last = bundle.pieces.size() - 1;
     std::vector<std::future<std::optional<Image>>> others;
     for (std::size_t i = 0; i < last; ++i)
-      others.push_back(begun([this, &bundle, i] { return compile_once(piece_of(bundle, i), true, kCompileTurn); }));
-    std::optional<Image> longest = compile_once(piece_of(bundle, last), true);
+      others.push_back(begun([this, &bundle, i] { return compile_piece(bundle, i, kCompileTurn); }));
+    std::optional<Image> longest = compile_piece(bundle, last);
     std::vector<Image> pieces;
     for (std::future<std::optional<Image>>& other : others)
       if (std::optional<Image> piece = other.get()) pieces.push_back(std::move(*piece));
@@ -179,25 +189,52 @@ class NvrtcCompiler final : public Compiler {
   static SourceBundle piece_of(const SourceBundle& bundle, std::size_t index) {
     SourceBundle piece = bundle;
     for (SourceFile& header : piece.headers)
-      if (header.path == bundle.pieces[index].path) header.text = bundle.pieces[index].text;
+      if (header.path == bundle.pieces[index].header.path) header.text = bundle.pieces[index].header.text;
     // The machine code of pieces has no line table, and lines are a twenty-fifth of a compile.
     if (!bundle.is_changed) std::erase(piece.options, "-lineinfo");
     return piece;
   }
 
-  Image compile_whole(const SourceBundle& bundle, std::chrono::milliseconds turn = {}) const {
-    return *compile_once(bundle, false, turn);
+  /// Nothing where it fails. `turn`: how long it waits for others to begin: what takes longest should have an NVRTC for
+  /// itself first (nvrtc_instances.h).
+  std::optional<Image> compile_piece(const SourceBundle& bundle, std::size_t index,
+                                     std::chrono::milliseconds turn = {}) const {
+    const SourceBundle piece = piece_of(bundle, index);
+    const bool keeps_values = bundle.pieces[index].keeps_values;
+    SharedNvrtc* const for_kept_values = keeps_values ? instances_.for_kept_values() : nullptr;
+    if (turn.count() > 0) std::this_thread::sleep_for(turn);
+    const auto noted = [&](std::optional<Image> image, std::string_view how) {
+      if (image)
+        image->report.log += fmt::format("tessera: piece {} {} {}\n", index + 1, how, fmt::join(kKeepsValues, " "));
+      return image;
+    };
+    std::string_view how;
+    if (for_kept_values != nullptr) {
+      const SharedNvrtc::Lease lease(*for_kept_values);
+      std::optional<Image> image = compile_in(lease.library(), piece, true, true);
+      if (!image || !spills(*image)) return noted(std::move(image), "with");
+      how = "spills with, so it is compiled without,";  // in fewer registers
+    } else if (keeps_values) {
+      how = "without, as no second NVRTC knows it,";
+    }
+    const SharedNvrtc::Lease lease(instances_.first());
+    std::optional<Image> image = compile_in(lease.library(), piece, true);
+    return how.empty() ? std::move(image) : noted(std::move(image), how);
   }
 
-  /// Nothing where a piece fails. `turn`: how long it waits for others to begin: what takes longest should have an
-  /// NVRTC for itself first (nvrtc_instances.h).
-  std::optional<Image> compile_once(const SourceBundle& bundle, bool is_piece,
-                                    std::chrono::milliseconds turn = {}) const {
+  Image compile_whole(const SourceBundle& bundle, std::chrono::milliseconds turn = {}) const {
     if (turn.count() > 0) std::this_thread::sleep_for(turn);
-    const std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
+    const SharedNvrtc::Lease lease(instances_.first());
+    return *compile_in(lease.library(), bundle, false);
+  }
+
+  /// Nothing where a piece fails.
+  std::optional<Image> compile_in(const NvrtcLibrary& library, const SourceBundle& bundle, bool is_piece,
+                                  bool keeps_values = false) const {
+    std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
+    if (keeps_values) options.insert(options.end(), kKeepsValues.begin(), kKeepsValues.end());
     const auto start = std::chrono::steady_clock::now();
-    const NvrtcInstances::Lease lease(instances_);
-    Program program(lease.library(), bundle.program, bundle.text, bundle.headers);
+    Program program(library, bundle.program, bundle.text, bundle.headers);
     const nvrtcResult result = program.compile(options);
     Image image;
     image.report.log = program.log();
@@ -218,7 +255,7 @@ class NvrtcCompiler final : public Compiler {
   /// not).
   std::vector<std::string> probe_architectures() const {
     int count = 0;
-    const NvrtcApi& api = instances_.first().api;
+    const NvrtcApi& api = instances_.first().library().api;
     if (api.num_supported_archs(&count) != 0 || count <= 0) return {};
     std::vector<int> numbers(static_cast<std::size_t>(count));
     if (api.supported_archs(numbers.data()) != 0) return {};
@@ -232,7 +269,7 @@ class NvrtcCompiler final : public Compiler {
   }
 
   bool is_known(const std::string& arch) const {
-    Program program(instances_.first(), "/tessera/probe.cu", "#error tessera_probe\n", {});
+    Program program(instances_.first().library(), "/tessera/probe.cu", "#error tessera_probe\n", {});
     program.compile({"--gpu-architecture=" + arch});
     return program.log().find("tessera_probe") != std::string::npos;
   }
@@ -270,7 +307,7 @@ class NvrtcCompiler final : public Compiler {
     if (errors.empty()) notes.push_back(fmt::format("log:\n{}", indented(log)));
     const std::string kernel = bundle.entries.empty() ? bundle.program : bundle.entries.front();
     const std::string reason =
-        errors.empty() ? instances_.first().api.error_string(result) : first_line(errors.front());
+        errors.empty() ? instances_.first().library().api.error_string(result) : first_line(errors.front());
     throw Error(ErrorKind::compile, fmt::format("{}: does not compile for {}: {}", kernel, bundle.arch, reason),
                 std::move(notes));
   }
@@ -292,6 +329,7 @@ class NvrtcCompiler final : public Compiler {
 
   NvrtcOptions options_;
   mutable NvrtcInstances instances_;
+  CompilerIdentity identity_;
   mutable std::once_flag architectures_once_;
   mutable std::vector<std::string> architectures_;
 };

@@ -1,33 +1,56 @@
 #include "runtime/nvrtc_instances.h"
 
 #include <exception>
+#include <utility>
 
 namespace tessera {
 
-NvrtcInstances::Lease::Lease(NvrtcInstances& instances) : instances_(instances) {
-  const auto take = [&] {
-    const std::lock_guard lock(instances_.mutex_);
-    const bool has_fewer = instances_.under_way_[1] < instances_.under_way_[0];
-    index_ = has_fewer ? 1 : 0;
-    ++instances_.under_way_[index_];
-    return has_fewer;
-  };
-  if (!take()) return;
-  std::call_once(instances_.second_once_, [&] {
-    try {
-      instances_.second_ = open_alternate(instances_.first_);
-    } catch (const std::exception&) {  // it is no more than faster
-    }
-  });
-  if (instances_.second_) return;
-  const std::lock_guard lock(instances_.mutex_);
-  --instances_.under_way_[1];
-  ++instances_.under_way_[index_ = 0];
+namespace {
+
+/// NVRTC 13.0 does. Others are asked by an empty program, in 10 to 25 ms.
+bool knows_option(const NvrtcLibrary& nvrtc) {
+  if (nvrtc.identity.major_version == 13 && nvrtc.identity.minor_version == 0) return true;
+  return compiles_nothing(nvrtc, kKeepsValues);
 }
 
-NvrtcInstances::Lease::~Lease() {
-  const std::lock_guard lock(instances_.mutex_);
-  --instances_.under_way_[index_];
+}  // namespace
+
+SharedNvrtc::Lease::Lease(SharedNvrtc& shared) : shared_(shared) {
+  {
+    const std::lock_guard lock(shared_.mutex_);
+    const std::array<int, 2>& under_way = shared_.under_way_;
+    index_ = shared_.copy_ && under_way[1] < under_way[0] ? 1 : 0;
+    if (index_ == 1 || shared_.was_copied_ || under_way[0] < kManyPrograms) {
+      ++shared_.under_way_[index_];
+      return;
+    }
+    shared_.was_copied_ = true;
+  }
+  std::optional<NvrtcLibrary> copy;
+  try {
+    copy = open_copy(shared_.library_);
+  } catch (const std::exception&) {  // it is no more than faster
+  }
+  const std::lock_guard lock(shared_.mutex_);
+  shared_.copy_ = std::move(copy);
+  if (shared_.copy_) index_ = 1;
+  ++shared_.under_way_[index_];
+}
+
+SharedNvrtc::Lease::~Lease() {
+  const std::lock_guard lock(shared_.mutex_);
+  --shared_.under_way_[index_];
+}
+
+SharedNvrtc* NvrtcInstances::for_kept_values() {
+  std::call_once(for_kept_values_once_, [&] {
+    try {
+      std::optional<NvrtcLibrary> second = open_alternate(first_.library());
+      if (second && knows_option(*second)) for_kept_values_.emplace(std::move(*second));
+    } catch (const std::exception&) {  // pieces are compiled by the first one, and say so
+    }
+  });
+  return for_kept_values_ ? &*for_kept_values_ : nullptr;
 }
 
 }  // namespace tessera

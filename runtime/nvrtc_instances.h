@@ -1,45 +1,74 @@
-// Two NVRTC side by side. One reads the sources of one program at a time, whatever thread asks (0.1 to 0.15 s of an
-// attention kernel's 0.6 on an H200's host), so pieces of a kernel, its merge, or kernels that a pool of threads
-// compiles would wait for each other; a second one, another file with a state of its own, does not.
+// NVRTC several times side by side, each with a state of its own.
+//
+// One reads the sources of one program at a time, whatever thread asks (0.1 to 0.15 s of an attention kernel's 0.6 on
+// an H200's host), and what `-Xnvvm` says of a program it keeps for all that it compiles later. So programs that have
+// the same options as ever go to the first one, pieces that keep their values (SourcePiece) to a second one, another
+// file, which has their option from its first program on: what comes out depends on no program that was compiled
+// before. Where many programs are under way in one of both, a copy of it in memory shares them.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <mutex>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "runtime/nvrtc_library.h"
 
 namespace tessera {
 
-class NvrtcInstances {
+/// NVVM computes nothing again to save registers.
+inline constexpr std::array<std::string_view, 2> kKeepsValues{"-Xnvvm", "-disable-nvvm-remat"};
+
+/// Programs under way from which on a copy shares them: a kernel alone has two in each at most. Opening it takes a
+/// tenth of a second, and as much memory as the file has.
+inline constexpr int kManyPrograms = 3;
+
+/// An NVRTC, and its copy once that is wanted. Both must have compiled alike.
+class SharedNvrtc {
  public:
-  explicit NvrtcInstances(const NvrtcOptions& options) : first_(open_nvrtc(options)) {}
+  explicit SharedNvrtc(NvrtcLibrary library) : library_(std::move(library)) {}
 
-  const NvrtcLibrary& first() const { return first_; }
+  const NvrtcLibrary& library() const { return library_; }
 
-  /// The one with fewer programs under way, until the lease ends: the first one where they are equal. The second one is
-  /// opened when it is first wanted (12 to 20 ms).
+  /// The one with fewer programs under way, until the lease ends.
   class Lease {
    public:
-    explicit Lease(NvrtcInstances& instances);
+    explicit Lease(SharedNvrtc& shared);
     ~Lease();
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
-    const NvrtcLibrary& library() const { return index_ == 0 ? instances_.first_ : *instances_.second_; }
+    const NvrtcLibrary& library() const { return index_ == 0 ? shared_.library_ : *shared_.copy_; }
 
    private:
-    NvrtcInstances& instances_;
+    SharedNvrtc& shared_;
     std::size_t index_ = 0;
   };
 
  private:
+  NvrtcLibrary library_;
   std::mutex mutex_;
   std::array<int, 2> under_way_{};
-  NvrtcLibrary first_;
-  std::once_flag second_once_;
-  std::optional<NvrtcLibrary> second_;
+  bool was_copied_ = false;  // or it was tried, or is under way
+  std::optional<NvrtcLibrary> copy_;
+};
+
+class NvrtcInstances {
+ public:
+  explicit NvrtcInstances(const NvrtcOptions& options) : first_(open_nvrtc(options)) {}
+
+  SharedNvrtc& first() { return first_; }
+
+  /// The one of pieces that keep their values; null where there is none, or it does not know the option. Opened when it
+  /// is first wanted (12 to 20 ms).
+  SharedNvrtc* for_kept_values();
+
+ private:
+  SharedNvrtc first_;
+  std::once_flag for_kept_values_once_;
+  std::optional<SharedNvrtc> for_kept_values_;
 };
 
 }  // namespace tessera

@@ -1,7 +1,11 @@
 #include "runtime/nvrtc_library.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -10,6 +14,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "runtime/elf_build_id.h"
+#include "runtime/own_stack.h"
+#include "runtime/underway.h"
 #include "tessera/error.h"
 
 namespace tessera {
@@ -127,9 +133,11 @@ bool bind_all(const DynamicLibrary& library, NvrtcApi& api, std::string& missing
 }
 
 /// "libnvrtc.so.13" and "libnvrtc.alt.so.13". Empty for a file of another name.
-std::string alternate_name(const std::string& name) {
+fs::path alternate_file(const NvrtcLibrary& nvrtc) {
+  const std::string name = nvrtc.file.filename().string();
   constexpr std::string_view kStem = "libnvrtc.so";
-  return name.rfind(kStem, 0) == 0 ? "libnvrtc.alt.so" + name.substr(kStem.size()) : std::string{};
+  if (name.rfind(kStem, 0) != 0) return {};
+  return nvrtc.file.parent_path() / ("libnvrtc.alt.so" + name.substr(kStem.size()));
 }
 
 /// NVRTC opens its builtins by name when it first compiles. Wheels of 13.0 carry no search path of their own, so that
@@ -138,6 +146,16 @@ std::string alternate_name(const std::string& name) {
 bool open_builtins(const NvrtcLibrary& nvrtc, std::string& problem, const char* stem = "libnvrtc-builtins.so") {
   const std::string name = fmt::format("{}.{}.{}", stem, nvrtc.identity.major_version, nvrtc.identity.minor_version);
   return static_cast<bool>(open_guest_library((nvrtc.file.parent_path() / name).string(), &problem).library);
+}
+
+/// A path of an open file by which the loader knows nothing yet: it keeps names, and numbers of files come again.
+std::string unused_name(int file) {
+  for (std::string folder = "/proc/self/fd/";; folder += "./") {
+    std::string name = fmt::format("{}{}", folder, file);
+    void* const known = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (known == nullptr) return name;
+    dlclose(known);
+  }
 }
 
 /// A library without the note is told apart by its content.
@@ -205,12 +223,15 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
               std::move(notes));
 }
 
-std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc) {
-  const std::string name = alternate_name(nvrtc.file.filename().string());
+bool has_alternate(const NvrtcLibrary& nvrtc) {
   std::error_code code;
+  return fs::is_regular_file(alternate_file(nvrtc), code);
+}
+
+std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc) {
   NvrtcLibrary other;
-  other.file = nvrtc.file.parent_path() / name;
-  if (name.empty() || !fs::is_regular_file(other.file, code)) return std::nullopt;
+  other.file = alternate_file(nvrtc);
+  if (!has_alternate(nvrtc)) return std::nullopt;
   std::string unused;
   other.guest = open_guest_library(other.file.string(), &unused);
   if (!other.guest.library || !bind_all(other.guest.library, other.api, unused)) return std::nullopt;
@@ -220,6 +241,41 @@ std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc) {
   if (major != nvrtc.identity.major_version || minor != nvrtc.identity.minor_version) return std::nullopt;
   if (!open_builtins(other, unused, "libnvrtc-builtins.alt.so")) return std::nullopt;
   return other;
+}
+
+std::optional<NvrtcLibrary> open_copy(const NvrtcLibrary& nvrtc) {
+  const int from = open(nvrtc.file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int to = memfd_create("libnvrtc", MFD_CLOEXEC);
+  bool is_copied = from >= 0 && to >= 0;
+  for (ssize_t bytes = 1; is_copied && bytes > 0;) {
+    bytes = sendfile(to, from, nullptr, std::size_t{1} << 30);
+    is_copied = bytes >= 0;
+  }
+  if (from >= 0) close(from);
+  NvrtcLibrary copy;
+  copy.file = nvrtc.file;
+  copy.identity = nvrtc.identity;
+  std::string unused;
+  if (is_copied) copy.guest = open_guest_library(unused_name(to), &unused);
+  if (to >= 0) close(to);
+  if (!copy.guest.library || !bind_all(copy.guest.library, copy.api, unused)) return std::nullopt;
+  return copy;
+}
+
+bool compiles_nothing(const NvrtcLibrary& nvrtc, std::span<const std::string_view> options) {
+  const std::vector<std::string> texts(options.begin(), options.end());
+  std::vector<const char*> pointers{"--gpu-architecture=compute_90"};
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  nvrtcProgram program = nullptr;
+  if (nvrtc.api.create_program(&program, "", "/tessera/nothing.cu", 0, nullptr, nullptr) != 0) return false;
+  nvrtcResult result = 0;
+  const Underway underway;
+  with_own_stack([&] {
+    const GuestScope scope(nvrtc.guest);
+    result = nvrtc.api.compile_program(program, static_cast<int>(pointers.size()), pointers.data());
+  });
+  nvrtc.api.destroy_program(&program);
+  return result == 0;
 }
 
 std::optional<std::filesystem::path> find_nvrtc(const NvrtcOptions& options) {

@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/guest_library.h"
@@ -61,5 +63,13 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options);
 /// (the same bytes come out). Nothing where there is no such file with the same end of its name, which in CUDA has the
 /// patch level, or it cannot be opened or has another version.
 std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc);
+/// Whether the file is there.
+bool has_alternate(const NvrtcLibrary& nvrtc);
+
+/// The same file once more, from memory (80 ms): another state. Nothing where that can't be.
+std::optional<NvrtcLibrary> open_copy(const NvrtcLibrary& nvrtc);
+
+/// Whether it compiles an empty program with these options.
+bool compiles_nothing(const NvrtcLibrary& nvrtc, std::span<const std::string_view> options);
 
 }  // namespace tessera

@@ -176,17 +176,23 @@ std::string FmhaOperator::call_of_step(const Config& config, std::size_t step) {
   return step == 0 ? fmha_call(launch_facts(config), "fmha") : fmha_merge_call(launch_facts(config));
 }
 
-/// Producers and consumers where producers have much to do. Else a piece of theirs saves a tenth of the time and costs
-/// a fifth of the work, and on an H200 joined kernels of 16 bits that are not dealt, of up to 128 columns, took up to
-/// 1.9 % longer; by mma.sync, which few queries are taken by, up to half a microsecond of 6 to 15.
-int FmhaOperator::pieces(const Config& config) {
+/// Producers and consumers: on an H200 joined kernels take 0.95 to 1.00 of a whole one's time where the right ones of
+/// both keep their values. By mma.sync, which few queries are taken by, they took up to half a microsecond of 6 to 15
+/// longer.
+int FmhaOperator::pieces(const Config& config) { return uses_mma_sync(config) ? 1 : 2; }
+
+/// Producers that find pages, sequences, or their shares of keys: else NVVM computes much of it again for each block.
+/// Consumers, but for those of 16 bits in such layouts, which ran as fast or up to 0.6 % slower; and four warpgroups of
+/// dealt keys, which have too few registers. Pools, whose producers spilled, and scaled keys were not timed.
+bool FmhaOperator::keeps_values(const Config& config, int piece) {
+  constexpr int kFourWarpgroups = 4;
   const AttentionFacts& facts = config.facts;
-  constexpr int kFewColumns = 128;
+  const bool is_dealt = config.split_kv == SplitKv::dealt;
   const bool has_own_layout = facts.q_layout == QueryLayout::ragged || facts.kv_layout == KvLayout::paged;
-  const bool has_long_producers = config.split_kv == SplitKv::dealt || facts.kv_pools != KvPools::dense ||
-                                  (has_own_layout && v_columns(config) > kFewColumns) || transposes_v(config) ||
-                                  has_widening_warps(config);
-  return !uses_mma_sync(config) && has_long_producers ? 2 : 1;
+  if (has_pools(config) || has_key_scales(facts)) return false;
+  if (piece == 1) return is_dealt || has_own_layout || has_widening_warps(config);
+  if (is_dealt) return consumer_warpgroups(config) < kFourWarpgroups;
+  return !has_own_layout || is_8_bit(facts) || widens_keys(facts);
 }
 
 std::vector<SourceFile> FmhaOperator::generated_headers(const Config& config) {

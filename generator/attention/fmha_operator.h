@@ -55,6 +55,8 @@ struct FmhaOperator {
   static std::vector<SourceFile> generated_headers(const Config& config);
   /// How many compiles side by side make the kernel: producers and consumers, or all in one.
   static int pieces(const Config& config);
+  /// Of one of them, from 1 on (SourcePiece).
+  static bool keeps_values(const Config& config, int piece);
 
   /// visit("rank", 2), visit("dtype", DType::f32), ...: int, bool, an enumeration, or an array of int, in the order of
   /// generated code and JSON. The structured binding fails to compile when the Config gains a field.

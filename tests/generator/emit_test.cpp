@@ -142,34 +142,49 @@ TEST_CASE("kernels whose parts and output are alike have one merge") {
   CHECK(merge_text(dealt, {{"tile_n", "80"}}) != merge_text(dealt, {}));
 }
 
-TEST_CASE("attention by wgmma whose producers have much to do is compiled in pieces") {
+TEST_CASE("attention by wgmma is compiled in pieces, of which those keep their values that are faster so") {
+  // "1-": two pieces, the first one keeps its values; "": whole.
   const auto pieces_of = [](const Fields& fields, const std::vector<SourceFile>& overrides = {}) {
     const SourceBundle bundle = emit(make_plan(problem_of("fmha", fields)), overrides);
     CHECK(bundle.is_changed == !overrides.empty());
-    for (const SourceFile& piece : bundle.pieces) {
-      CHECK(piece.path == "common/piece.cuh");
+    std::string kept;
+    for (const SourcePiece& piece : bundle.pieces) {
+      CHECK(piece.header.path == "common/piece.cuh");
       CHECK(std::count_if(bundle.headers.begin(), bundle.headers.end(),
-                          [&](const SourceFile& header) { return header.path == piece.path; }) == 1);
+                          [&](const SourceFile& header) { return header.path == piece.header.path; }) == 1);
+      kept += piece.keeps_values ? std::to_string(kept.size() + 1) : "-";
     }
-    return bundle.pieces.size();
+    return kept;
   };
   const Fields paged{{"head_dim", "256"}, {"kv_layout", "paged"}, {"page_size", "16"}};
-  for (const Fields& in_pieces : {paged, Fields{{"dtype", "e4m3"}}, Fields{{"head_dim", "256"}, {"q_layout", "ragged"}},
-                                  Fields{{"kv_dtype", "e4m3"}}, Fields{{"split_kv", "dealt"}, {"tile_m", "128"}},
-                                  Fields{{"head_dim", "576"}, {"head_dim_v", "512"}, {"v_is_k", "on"}}}) {
-    CAPTURE(in_pieces.front().first);
-    CHECK(pieces_of(in_pieces) == 2);
-  }
+  const auto with = [&](Fields fields, const Fields& more) {
+    fields.insert(fields.end(), more.begin(), more.end());
+    return fields;
+  };
+  const Fields dealt{{"split_kv", "dealt"}, {"tile_m", "128"}}, pools{{"kv_pools", "sparse_window"}};
+  const Fields window{{"head_dim", "64"}, {"mask", "causal"}, {"window", "sliding"}, {"seqused", "k"}};
+  CHECK(pieces_of({{"mask", "causal"}}) == "-2");
+  CHECK(pieces_of({{"dtype", "e4m3"}}) == "-2");
+  CHECK(pieces_of(window) == "-2");
+  CHECK(pieces_of({{"q_layout", "ragged"}}) == "1-");
+  CHECK(pieces_of(paged) == "1-");
+  CHECK(pieces_of(with(paged, {{"dtype", "e4m3"}})) == "12");
+  CHECK(pieces_of({{"kv_dtype", "e4m3"}}) == "12");
+  CHECK(pieces_of(dealt) == "12");
+  // Four warpgroups of consumers.
+  CHECK(pieces_of(with(window, {{"split_kv", "dealt"}, {"tile_m", "256"}})) == "1-");
+  CHECK(pieces_of(pools) == "--");
+  CHECK(pieces_of(with(paged, {{"head_dim", "128"}, {"kv_format", "nvfp4"}})) == "--");
+  CHECK(pieces_of({{"head_dim", "576"}, {"head_dim_v", "512"}, {"v_is_k", "on"}}) == "--");
   for (const Fields& whole :
-       {Fields{{"mask", "causal"}}, Fields{{"q_layout", "ragged"}, {"kv_layout", "paged"}, {"page_size", "16"}},
-        Fields{{"arch", "sm_120a"}, {"q_layout", "ragged"}}, Fields{{"arch", "sm_100a"}},
+       {Fields{{"arch", "sm_120a"}, {"q_layout", "ragged"}}, Fields{{"arch", "sm_100a"}},
         Fields{{"head_dim", "512"}, {"v_is_k", "on"}, {"kv_pools", "sparse_window"}, {"kv_cache", "mla_584"}}}) {
     CAPTURE(whole.front().second);
-    CHECK(pieces_of(whole) == 0);
+    CHECK(pieces_of(whole).empty());
   }
   // Code before the roles runs in each piece, which a kernel.cuh of somebody's own need not know.
-  CHECK(pieces_of(paged, {{"fmha/kernel.cuh", "// mine\n"}}) == 0);
-  CHECK(pieces_of(paged, {{"fmha/softmax.cuh", "// mine\n"}}) == 2);
+  CHECK(pieces_of(paged, {{"fmha/kernel.cuh", "// mine\n"}}).empty());
+  CHECK(pieces_of(paged, {{"fmha/softmax.cuh", "// mine\n"}}) == "1-");
 }
 
 TEST_CASE("a merge is a translation unit of its own, and in one file the last part") {

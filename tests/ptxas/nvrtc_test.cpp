@@ -137,6 +137,28 @@ TEST_CASE("nvrtc: pieces of kernels that are short of registers are joined") {
   }
 }
 
+TEST_CASE("nvrtc: consumers that spill where they keep their values are compiled once more, and do not") {
+  const std::unique_ptr<Compiler> compiler = find_nvrtc() ? make_nvrtc_compiler() : nullptr;
+  if (compiler == nullptr || compiler->identity().major_version != 13 || compiler->identity().minor_version != 0) {
+    MESSAGE("not run: no NVRTC 13.0, of which this kernel is known to spill");
+    return;
+  }
+  Fmha problem{.head_dim = 64, .mask = Mask::causal};
+  problem.window = Window::sliding;
+  problem.seqused = UsedLengths::k;
+  problem.split_kv = SplitKv::dealt;
+  SourceBundle bundle = emit(make_plan(problem));
+  bundle.merge = nullptr;
+  CHECK_FALSE(bundle.pieces.at(1).keeps_values);
+  const Image plain = compiler->compile(bundle);
+  bundle.pieces.at(1).keeps_values = true;
+  const Image image = compiler->compile(bundle);
+  CHECK(image.report.log.find("tessera: piece 2 spills with, so it is compiled without, "
+                              "-Xnvvm -disable-nvvm-remat\n") != std::string::npos);
+  for (const EntryReport& entry : image.report.entries) CHECK(entry.spill_store_bytes + entry.spill_load_bytes == 0);
+  CHECK(image.cubin == plain.cubin);
+}
+
 TEST_CASE("nvrtc: pages of eight keys leave an indexer's loading warp its registers") {
   const std::unique_ptr<Compiler> compiler = nvrtc_or_skip();
   std::map<std::string, Problem> kernels;

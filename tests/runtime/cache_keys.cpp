@@ -27,7 +27,7 @@ TEST_CASE("cache keys: every part of the content changes the source key") {
       [](SourceBundle& b) { b.merge = std::make_shared<const SourceBundle>(); },
       [](SourceBundle& b) { b.merge = std::make_shared<const SourceBundle>(b); },
       [](SourceBundle& b) {
-        b.pieces = {{"piece.cuh", "1"}};
+        b.pieces = {{{"piece.cuh", "1"}}};
       },
       [](SourceBundle& b) {  // the same bytes, cut elsewhere
         b.headers[0].path += b.headers[0].text[0];
@@ -40,6 +40,11 @@ TEST_CASE("cache keys: every part of the content changes the source key") {
     CHECK(keys_of(bundle).source != before);
   }
   CHECK(make_keys(sample_bundle(1), "{ }", nullptr).source != before);
+  SourceBundle in_pieces = sample_bundle(1);
+  in_pieces.pieces = {{{"piece.cuh", "1"}}};
+  const std::string plain = keys_of(in_pieces).source;
+  in_pieces.pieces[0].keeps_values = true;
+  CHECK(keys_of(in_pieces).source != plain);
 }
 
 TEST_CASE("cache keys: content only, the order of headers is none") {

@@ -53,7 +53,7 @@ SourceBundle two_warps(const std::string& body = "tile[threadIdx.x] = 2.5f * x[t
   bundle.arch = "sm_90a";
   bundle.options = {"-lineinfo"};
   bundle.entries = {std::string(kEntry)};
-  bundle.pieces = {piece(1), piece(2)};
+  bundle.pieces = {{piece(1)}, {piece(2)}};
   return bundle;
 }
 

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/file.h"
-#include "runtime/nvrtc_instances.h"
 #include "runtime/nvrtc_library.h"
 #include "tessera/error.h"
 #include "tests/support/temporary_folder.h"
@@ -65,39 +64,6 @@ TEST_CASE("a library in a Python environment knows its folder of packages") {
   CHECK(packages_around("/opt/tessera/lib/libtessera.so").empty());
   CHECK(packages_around("").empty());
   CHECK(packages_around("build/site-packages.d/x").empty());
-}
-
-TEST_CASE("of two programs at a time each has an NVRTC of its own, where CUDA has both files") {
-  if (compiler() == nullptr) return;
-  NvrtcInstances instances{NvrtcOptions{}};
-  const bool has_both = open_alternate(instances.first()).has_value();
-  if (!has_both) MESSAGE("one NVRTC alone is here");
-  using Lease = NvrtcInstances::Lease;
-  const auto first = std::make_unique<Lease>(instances);
-  CHECK(first->library().file == instances.first().file);
-  auto second = std::make_unique<Lease>(instances);
-  CHECK((second->library().file != instances.first().file) == has_both);
-  const Lease third(instances);
-  CHECK(third.library().file == instances.first().file);
-  second.reset();
-  const Lease fourth(instances);
-  CHECK((fourth.library().file != instances.first().file) == has_both);
-}
-
-TEST_CASE("both NVRTC write the same bytes") {
-  if (compiler() == nullptr) return;
-  const std::optional<NvrtcLibrary> other = open_alternate(open_nvrtc({}));
-  if (!other) {
-    MESSAGE("not run: one NVRTC alone is here");
-    return;
-  }
-  CHECK(other->identity == compiler()->identity());
-  NvrtcOptions options;
-  options.library = other->file;
-  const Image image = make_nvrtc_compiler(options)->compile(small_bundle());
-  const Image expected = compiler()->compile(small_bundle());
-  CHECK(image.cubin == expected.cubin);
-  CHECK(image.ptx == expected.ptx);
 }
 
 TEST_CASE("a merge beside a kernel: each as it is alone, in one report") {

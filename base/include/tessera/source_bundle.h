@@ -14,6 +14,13 @@ struct SourceFile {
   std::string text;
 };
 
+/// One of the compiles that a kernel may be put together from.
+struct SourcePiece {
+  SourceFile header;  ///< takes the place of the one of its path
+  /// What it computes stays in registers: where a compiler can be told so, nothing is computed again to save some.
+  bool keeps_values = false;
+};
+
 struct SourceBundle {
   std::string program;  ///< virtual name of the translation unit, "/tessera/fmha/entry.cu": it shows up in line tables
   std::string text;     ///< the translation unit
@@ -24,9 +31,8 @@ struct SourceBundle {
   /// Of the kernel that merges what this one makes, whole in itself: others that make the same have the same. Null:
   /// there is none.
   std::shared_ptr<const SourceBundle> merge{};
-  /// A kernel that may be compiled as pieces side by side: for each a header that takes the place of the one of its
-  /// path. Empty: it is compiled whole, as it always may be.
-  std::vector<SourceFile> pieces{};
+  /// A kernel that may be compiled as pieces side by side. Empty: it is compiled whole, as it always may be.
+  std::vector<SourcePiece> pieces{};
   /// Somebody changed templates: they may need more of the compiler, and lines of the sources whatever they cost.
   bool is_changed = false;
 };

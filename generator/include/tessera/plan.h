@@ -105,7 +105,8 @@ struct PlanSources {
   /// Of the kernel that merges, likewise; empty where there is none.
   std::string merge{};
   std::vector<SourceFile> merge_headers{};
-  int pieces = 1;  ///< that the kernel's templates can be compiled as, side by side
+  int pieces = 1;                    ///< that the kernel's templates can be compiled as, side by side
+  std::vector<bool> keeps_values{};  ///< of each piece; empty: none does
 };
 
 struct Plan {
