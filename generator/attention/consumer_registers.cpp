@@ -3,6 +3,7 @@
 #include <string>
 
 #include "generator/attention/assembly_text.h"
+#include "generator/attention/softmax_text.h"
 #include "generator/words.h"
 #include "spec/matrix_descriptor.h"
 
@@ -19,11 +20,12 @@ class Emitter {
         registers_of_p(4 * output_steps(config)) {}
 
   std::string all() const {
-    std::string text = declare() + clear_probabilities() + multiply_keys() + multiply_values() + copies() + mask() +
-                       find_maxima() + rescale();
+    std::string text = declare_registers(scores, outputs, registers_of_p) + clear_probabilities() + multiply_keys() +
+                       multiply_values() + copies() + mask() + find_maxima_text(scores) + rescale_text(outputs);
     if (alters_scores(c.facts)) text += alter();
     if (has_pools(c) || c.facts.tree_mask != TreeMask::none) text += hide_by_bits();
-    text += is_8_bit(c.facts) ? to_exponents() + make_probabilities() : exponentiate() + pack();
+    text += is_8_bit(c.facts) ? to_exponents() + make_probabilities()
+                              : exponentiate_text(scores) + pack_text(registers_of_p, to_word(p_dtype(c)));
     if (c.promote_every > 0) text += add_promoted() + keep_promoted();
     if (has_fours(c) && c.facts.output == Output::normalized) text += store_rows(false);
     if (is_split(c) || (has_fours(c) && c.facts.output == Output::unnormalized)) text += store_rows(true);
@@ -32,12 +34,6 @@ class Emitter {
   }
 
  private:
-  std::string declare() const {
-    return function("declare()", "    asm volatile(\".reg .b32 s<" + std::to_string(scores) + ">; .reg .b32 o<" +
-                                     std::to_string(outputs) + ">; .reg .b32 p<" + std::to_string(registers_of_p) +
-                                     ">;\");\n");
-  }
-
   // Warps without rows never write them.
   std::string clear_probabilities() const {
     Statement statement;
@@ -187,65 +183,6 @@ class Emitter {
                                    operands("f", "distances", 2)));
   }
 
-  // The largest of a row.
-  std::string find_maxima() const {
-    Statement statement;
-    statement << ".reg .f32 x<4>";
-    for (int v = 0; v < scores; v += 2) {
-      const std::string of_pair = name("x", v / 2 % 4);
-      if (v < 8) {
-        statement << "max.f32 " + of_pair + ", " + name("s", v) + ", " + name("s", v + 1);
-      } else {
-        for (int i = 0; i < 2; ++i) statement << "max.f32 " + of_pair + ", " + of_pair + ", " + name("s", v + i);
-      }
-    }
-    statement << "max.f32 %0, x0, x2"
-              << "max.f32 %1, x1, x3";
-    return function("find_maxima(float (&max)[2])", statement.text(operands("=f", "max", 2)));
-  }
-
-  std::string rescale() const {
-    Statement statement;
-    for (int v = 0; v < outputs; ++v)
-      statement << "mul.f32 " + name("o", v) + ", " + name("o", v) + ", " + name("%", v / 2 % 2);
-    return function("rescale(const float (&factor)[2])", statement.text(": " + operands("f", "factor", 2)));
-  }
-
-  static std::string sum(int v) {
-    return "add.f32 " + name("x", v / 2 % 4) + ", " + name("x", v / 2 % 4) + ", " + name("s", v);
-  }
-  static Statement& begin_sums(Statement& statement) {
-    return statement << ".reg .f32 x<4>"
-                     << "mov.f32 x0, %0"
-                     << "mov.f32 x1, %1"
-                     << "mov.f32 x2, 0f00000000"
-                     << "mov.f32 x3, 0f00000000";
-  }
-  static Statement& end_sums(Statement& statement) {
-    return statement << "add.f32 %0, x0, x2"
-                     << "add.f32 %1, x1, x3";
-  }
-
-  std::string exponentiate() const {
-    Statement statement;
-    begin_sums(statement);
-    for (int v = 0; v < scores; ++v) {
-      statement << "fma.rn.f32 " + name("s", v) + ", " + name("s", v) + ", %2, " + name("%", 3 + v / 2 % 2)
-                << "ex2.approx.ftz.f32 " + name("s", v) + ", " + name("s", v) << sum(v);
-    }
-    end_sums(statement);
-    return function("exponentiate(float multiplier, const float (&addend)[2], float (&sum)[2])",
-                    statement.text(operands("+f", "sum", 2) + " : \"f\"(multiplier), " + operands("f", "addend", 2)));
-  }
-
-  std::string pack() const {
-    Statement statement;
-    const std::string type(to_word(p_dtype(c)));
-    for (int i = 0; i < registers_of_p; ++i)
-      statement << "cvt.rn." + type + "x2.f32 " + name("p", i) + ", " + name("s", 2 * i + 1) + ", " + name("s", 2 * i);
-    return function("pack()", statement.text(""));
-  }
-
   // See softmax_8_bit.cuh.
   std::string to_exponents() const {
     Statement statement;
@@ -280,7 +217,7 @@ class Emitter {
     raise(0);
     for (int step = 0; step < output_steps(c); ++step) {
       raise(step + 1);
-      for (int v = kPart * step; v < kPart * (step + 1); ++v) statement << sum(v);
+      for (int v = kPart * step; v < kPart * (step + 1); ++v) statement << sum_text(v);
       for (int i = 0; i < 4; ++i) {
         const int first = kPart * step + i / 2 * 8 + i % 2 * 2;
         statement << "cvt.rn.satfinite.e4m3x2.f32 l, " + name("s", first + 1) + ", " + name("s", first)

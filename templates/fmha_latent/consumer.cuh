@@ -17,6 +17,7 @@
 #include "fmha_latent/epilogue.cuh"
 #include "fmha_latent/matmul.cuh"
 #include "fmha_latent/params.cuh"
+#include "fmha_latent/registers.cuh"
 #include "fmha_latent/tails.cuh"
 #include "ptx/address.cuh"
 #include "ptx/barrier.cuh"
@@ -51,7 +52,12 @@ struct Consumer {
 
   __device__ __forceinline__ static int thread() { return static_cast<int>(threadIdx.x) % kWarpgroupThreads; }
   // The first of this thread's two rows; the second is 8 further.
-  __device__ __forceinline__ static int row() { return thread() / 32 * 16 + thread() % 32 / 4; }
+  __device__ __forceinline__ static int row_of(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
+  __device__ __forceinline__ static int row() { return row_of(thread()); }
+  // At a part's end: where gathered keys are dealt no register is left to keep what follows from it.
+  __device__ __forceinline__ static int row_of_end() {
+    return row_of(gathers(C) ? ptx::forget(thread()) : thread());
+  }
   __device__ __forceinline__ void sync_warpgroup(int own) const {
     ptx::barrier_sync(kBarrierOfWarpgroup + own, kWarpgroupThreads);
   }
@@ -101,66 +107,54 @@ struct Consumer {
   }
 
   // Of a block that was gathered, whose missing keys no row sees.
-  __device__ __forceinline__ void hide_missing(Scores& scores, int own) const {
+  __device__ __forceinline__ void hide_missing(int own) const {
     constexpr unsigned kAll = (1u << kKeysOfWarp) - 1;
     const ptx::Words4 present = ptx::ld_shared_v4(smem + kLayout.present.offset + own * kGatherWarps * 4);
     if (!scale.is_applied() && (present.x & present.y & present.z & present.w) == kAll) return;
-    const unsigned words[kGatherWarps] = {present.x, present.y, present.z, present.w};
     const int own_column = 2 * (static_cast<int>(threadIdx.x) % 4);
-    const float factor = scale.factor();
-#pragma unroll
-    for (int v = 0; v < kBlockKeys / 2; ++v) {
-      const int key = 8 * (v / 4) + v % 2;
-      const bool is_there = (words[key / kKeysOfWarp] >> own_column >> key % kKeysOfWarp & 1) != 0;
-      scores[v] = is_there ? scores[v] * factor : ptx::minus_infinity();
-    }
+    const unsigned words[kGatherWarps] = {present.x >> own_column, present.y >> own_column, present.z >> own_column,
+                                          present.w >> own_column};
+    RegistersOf<C>::hide_missing(scale.factor(), words);
   }
 
   // The rare cases: a scale that cannot be folded, a block with keys that some row does not see.
-  __device__ __forceinline__ void fix_up(Scores& scores, int first_key, int own) const {
+  __device__ __forceinline__ void fix_up(int first_key, int own) const {
     if constexpr (gathers(C)) {
-      hide_missing(scores, own);
-      return;
+      hide_missing(own);
+    } else {
+      if (!scale.is_applied() && first_key + kBlockKeys <= visible_end(0)) return;
+      const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
+      const int ends[2] = {visible_end(row()) - own_column, visible_end(row() + 8) - own_column};
+      RegistersOf<C>::hide_behind(scale.factor(), ends);
     }
-    if (!scale.is_applied() && first_key + kBlockKeys <= visible_end(0)) return;
-    const int own_column = first_key + 2 * (static_cast<int>(threadIdx.x) % 4);
-    const int ends[2] = {visible_end(row()) - own_column, visible_end(row() + 8) - own_column};
-    const float factor = scale.factor();
-#pragma unroll
-    for (int v = 0; v < kBlockKeys / 2; ++v)
-      scores[v] = 8 * (v / 4) + v % 2 < ends[v / 2 % 2] ? scores[v] * factor : ptx::minus_infinity();
   }
 
   // S of the own block, complete.
-  __device__ __forceinline__ void compute_scores(Scores& scores, int first_key, bool is_last) {
+  __device__ __forceinline__ void compute_scores(int first_key, bool is_last) {
     clear_behind(first_key);
     // Addresses that follow from this one are not worth a register from pair to pair.
     const unsigned base = static_cast<unsigned>(ptx::forget(static_cast<int>(smem)));
-    issue_scores<C>(scores, base + kLayout.q.offset, base + kLayout.k.offset + index * kSlotBytes,
+    issue_scores<C>(base + kLayout.q.offset, base + kLayout.k.offset + index * kSlotBytes,
                     row_at<kBarriers.k_full>(base, index * full_barriers(C)), parity);
     ptx::wgmma_wait_group<0>();
-    ScoreMma<C>::hold(scores);
     if (is_last && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(smem));
   }
 
   // Scores, of which `max` are the largest, to P, for this warpgroup and the other one. True: references moved, O takes
   // the factors.
-  __device__ __forceinline__ bool make_probabilities(int own, Scores& scores, const float (&max)[2],
-                                                     Probabilities& probabilities, float (&factor)[2]) {
+  __device__ __forceinline__ bool make_probabilities(int own, const float (&max)[2], float (&factor)[2]) {
     const bool moves = __any_sync(0xffffffff, rows.is_exceeded(max));
     if (moves) rows.move(max, factor);
-    fmha::exponentiate(scores, scale, rows);
-    pack<C>(probabilities, scores);
+    const float addend[2] = {-rows.subtrahend(0), -rows.subtrahend(1)};
+    RegistersOf<C>::exponentiate(scale.folded, addend, rows.sum);
+    RegistersOf<C>::pack();
     // All warps' products with the panel that P replaces are done.
     sync_warpgroup(own);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int row_of_lane = thread() / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
     const unsigned address =
         swizzle_address(C.swizzle, p_of(own) + static_cast<unsigned>(row_of_lane * kSpanBytes + lane / 16 * 16));
-#pragma unroll
-    for (int i = 0; i < kBlockKeys / 16; ++i)
-      ptx::stmatrix_x4(address ^ static_cast<unsigned>(32 * i), probabilities[i][0], probabilities[i][1],
-                       probabilities[i][2], probabilities[i][3]);
+    RegistersOf<C>::store_probabilities(address);
     if (lane % 4 == 0) {
       ptx::st_shared_f32(references(own), rows.reference[0]);
       ptx::st_shared_f32(references(own) + 8 * 4, rows.reference[1]);
@@ -190,57 +184,45 @@ struct Consumer {
   }
 
   // O += P V of the other one's block.
-  __device__ __forceinline__ void add_other(int own, Accumulator& output, int accumulate) {
+  __device__ __forceinline__ void add_other(int own, int accumulate) {
     float factor[2];
-    if (take_references(own, factor)) fmha::rescale(output, factor);
-    issue_other<C>(output, p_of(1 - own), values(1 - own, own), accumulate);
+    if (take_references(own, factor)) RegistersOf<C>::rescale(factor);
+    issue_other<C>(p_of(1 - own), values(1 - own, own), accumulate);
   }
 
   // A pair, of whose own block there are scores: the second warpgroup's softmax runs beside its product with the first
-  // one's P. What reads the accumulators takes factors that are computed behind a wait (ptx::order_after_wait).
-  // Where keys are dealt they are named behind each wait (hold) all the same: without it the assembler waits for each
-  // product.
-  __device__ __forceinline__ void add_beside(Scores& scores, const float (&max)[2], Accumulator& output,
-                                             int accumulate) {
-    Probabilities probabilities;
+  // one's P.
+  __device__ __forceinline__ void add_beside(const float (&max)[2], int accumulate) {
     float factor[2];
     // Beside threads that widen, a register in place of these constants cost up to 2.6 % (H200).
     const int first = has_cache(C.facts) ? 0 : index, second = has_cache(C.facts) ? 1 : index;
     bool moves;
     if (index == 0) {
-      moves = make_probabilities(first, scores, max, probabilities, factor);
+      moves = make_probabilities(first, max, factor);
     } else {
       // A copy of its own, since products are under way.
-      add_other(second, output, accumulate);
+      add_other(second, accumulate);
       accumulate = 1;
-      moves = make_probabilities(second, scores, max, probabilities, factor);
+      moves = make_probabilities(second, max, factor);
       ptx::wgmma_wait_group<0>();
-      if constexpr (is_dealt(C)) OwnMma<C>::hold(output);
       release(0, second);
     }
-    if (moves) {
-      ptx::order_after_wait(factor[0], factor[1]);
-      fmha::rescale(output, factor);
-    }
-    issue_own<C>(output, probabilities, values(index, index), accumulate);
+    if (moves) RegistersOf<C>::rescale(factor);
+    issue_own<C>(values(index, index), accumulate);
     // The slot goes back before the other's P is waited for: what is loaded there takes longest.
     ptx::wgmma_wait_group<0>();
-    if constexpr (is_dealt(C)) OwnMma<C>::hold(output);
     release(index, index);
     if (index == 1) return;
-    add_other(first, output, 1);
+    add_other(first, 1);
     ptx::wgmma_wait_group<0>();
-    if constexpr (is_dealt(C)) OwnMma<C>::hold(output);
     release(1, first);
   }
 
   // The same, by one copy of the code: products begin when P of the own block is there.
-  __device__ __forceinline__ void add_in_turn(Scores& scores, const float (&max)[2], Accumulator& output,
-                                              int accumulate) {
-    Probabilities probabilities;
+  __device__ __forceinline__ void add_in_turn(const float (&max)[2], int accumulate) {
     float factor[2], of_own[2];
     bool moves = index == 1 && take_references(1, factor);
-    bool moves_own = make_probabilities(index, scores, max, probabilities, of_own);
+    bool moves_own = make_probabilities(index, max, of_own);
 #pragma unroll 1
     for (int block = 0; block < 2; ++block) {
       if (block == index) {
@@ -250,14 +232,11 @@ struct Consumer {
       } else if (block == 1) {
         moves = take_references(0, factor);
       }
-      if (moves) {
-        ptx::order_after_wait(factor[0], factor[1]);
-        fmha::rescale(output, factor);
-      }
+      if (moves) RegistersOf<C>::rescale(factor);
       if (block == index) {
-        issue_own<C>(output, probabilities, values(block, index), accumulate);
+        issue_own<C>(values(block, index), accumulate);
       } else {
-        issue_other<C>(output, p_of(block), values(block, index), accumulate);
+        issue_other<C>(p_of(block), values(block, index), accumulate);
       }
       accumulate = 1;
       ptx::wgmma_wait_group<0>();
@@ -266,25 +245,26 @@ struct Consumer {
   }
 
   // A pair of blocks.
-  __device__ __forceinline__ void multiply(int pair, bool is_last, Accumulator& output, int accumulate) {
-    Scores scores;
+  __device__ __forceinline__ void multiply(int pair, bool is_last, int accumulate) {
     const int first_key = pair * kPairKeys + index * kBlockKeys;
-    compute_scores(scores, first_key, is_last);
+    compute_scores(first_key, is_last);
     // For both in one place, before the second warpgroup waits for P, as it has to anyway.
-    fix_up(scores, first_key, index);
+    fix_up(first_key, index);
     float max[2];
-    fmha::find_maxima(scores, scale, max);
+    RegistersOf<C>::find_maxima(max);
+    max[0] *= scale.folded;
+    max[1] *= scale.folded;
     if constexpr (is_dealt(C) && gathers(C)) {
-      add_in_turn(scores, max, output, accumulate);
+      add_in_turn(max, accumulate);
     } else {
-      add_beside(scores, max, output, accumulate);
+      add_beside(max, accumulate);
     }
   }
 
   // What the sink of a row's head adds to its sum.
   __device__ __forceinline__ float sink_of(int r) const {
     if constexpr (!has_sink(C.facts)) return 0.0f;
-    const int head = first_row + row() + 8 * r;
+    const int head = first_row + row_of_end() + 8 * r;
     if (p.sink == nullptr || head >= rows_of_sequence<C>(p)) return 0.0f;
     return attention::sink_share(p.sink[head], rows.subtrahend(r));
   }
@@ -318,9 +298,9 @@ struct Consumer {
   __device__ __forceinline__ static bool is_tail(const Part& part) { return part.slot >= 0 && part.begin > 0; }
 
   // A part that begins its sequence, if the rest is there: O of the whole.
-  __device__ __forceinline__ bool join(const Part& part, const Accumulator& output) {
+  __device__ __forceinline__ bool join(const Part& part) {
     if (!is_head(part) || ptx::ld_shared_u32(smem + kLayout.tail.offset) == 0) return false;
-    stage_rows(slot(0), output, index * (kHeadDimV / 2), row());
+    stage_rows<C>(slot(0), index * (kHeadDimV / 2), row());
     if (index == 0 && threadIdx.x % 4 == 0) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -334,7 +314,6 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void run() {
-    Accumulator output;
     unsigned q_parity = 0;
     Part part;
 #pragma unroll 1
@@ -347,19 +326,18 @@ struct Consumer {
 #pragma unroll 1
       do {  // of a part with a pair at least
         const bool is_last = pair + 1 == part.end;
-        multiply(pair, is_last, output, accumulate);
+        multiply(pair, is_last, accumulate);
         accumulate = 1;
         parity ^= 1;
       } while (++pair < part.end);
       float factor[2];
       finish_rows(part, factor);
       if constexpr (joins_tails(C)) {
-        if (join(part, output)) return;  // which is the last part
+        if (join(part)) return;  // which is the last part
       }
-      ptx::order_after_wait(factor[0], factor[1]);
-      fmha::rescale(output, factor);
-      if (index == 0) store_statistics<C>(p, part, rows, first_row, row());
-      store_output<C>(p, part, output, index * (kHeadDimV / 2), first_row, row());
+      RegistersOf<C>::rescale(factor);
+      if (index == 0) store_statistics<C>(p, part, rows, first_row, row_of_end());
+      store_output<C>(p, part, index * (kHeadDimV / 2), first_row, row_of_end());
       if constexpr (joins_tails(C)) {
         if (is_tail(part)) {
           ptx::barrier_sync(kBarrierOfConsumers, kConsumers * kWarpgroupThreads);

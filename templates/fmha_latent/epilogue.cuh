@@ -3,8 +3,8 @@
 
 #include "fmha/softmax.cuh"
 #include "fmha_latent/deal.cuh"
-#include "fmha_latent/matmul.cuh"
 #include "fmha_latent/params.cuh"
+#include "fmha_latent/registers.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "spec/fmha_latent.h"
@@ -56,50 +56,30 @@ __device__ __forceinline__ void store_statistics(const Params& p, const Part& pa
   }
 }
 
-// Each of two lanes has a word of each of two chunks of 16 bytes, side by side: the first gets both of the first chunk,
-// the second both of the other, so that four lanes that hold a row have 32 bytes of it.
-__device__ __forceinline__ void gather_chunk(unsigned& first, unsigned& second) {
-  const bool is_odd = threadIdx.x % 2 == 1;
-  const unsigned got = __shfl_xor_sync(0xffffffff, is_odd ? first : second, 1);
-  first = is_odd ? got : first;
-  second = is_odd ? second : got;
-}
-
 // Half of a row: columns from `first_column` on.
 template <Config C>
-__device__ __forceinline__ void store_output(const Params& p, const Part& part, const Accumulator& output,
-                                             int first_column, int first_row, int row) {
+__device__ __forceinline__ void store_output(const Params& p, const Part& part, int first_column, int first_row,
+                                             int row) {
   const int lane = static_cast<int>(threadIdx.x) % 4;
+  char* of_row[2];
+  if (is_dealt(C) && part.slot >= 0) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + first_column + 2 * lane;
+      of_row[r] = first_row + row + 8 * r < rows_of_sequence<C>(p) ? reinterpret_cast<char*>(to) : nullptr;
+    }
+    if constexpr (is_dealt(C)) RegistersOf<C>::store_f32_rows(of_row);
+    return;
+  }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int own = first_row + row + 8 * r;
-    const bool is_row = own < rows_of_sequence<C>(p);
-    if (is_dealt(C) && part.slot >= 0) {
-      float* const to = p.partial_o + part_row<C>(p, part.slot, row + 8 * r) * kHeadDimV + first_column + 2 * lane;
-#pragma unroll
-      for (int i = 0; i < kHeadDimV / 16; ++i)
-        if (is_row)
-          ptx::st_global_v2(to + 8 * i, __float_as_uint(output[4 * i + 2 * r]),
-                            __float_as_uint(output[4 * i + 2 * r + 1]));
-      continue;
-    }
+    // Neighbouring lanes exchange words: each has 16 bytes of every second chunk.
     char* const to =
         o_row_of<C>(p, part.sequence, own) + o_element_bytes(C.facts) * (first_column + lane % 2 * 8 + lane / 2 * 4);
-    // Few branches are cheap to compile; parts leave no registers for many words.
-    constexpr int kAtOnce = is_dealt(C) ? 2 : kHeadDimV / 16;
-#pragma unroll
-    for (int first = 0; first < kHeadDimV / 16; first += kAtOnce) {
-      unsigned words[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
-        words[i] = ptx::cvt_pack<C.facts.dtype>(output[4 * (first + i) + 2 * r], output[4 * (first + i) + 2 * r + 1]);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; i += 2) gather_chunk(words[i], words[i + 1]);
-      if (!is_row) continue;
-#pragma unroll
-      for (int i = 0; i < kAtOnce; i += 2) ptx::st_global_v2(to + 16 * (first + i), words[i], words[i + 1]);
-    }
+    of_row[r] = own < rows_of_sequence<C>(p) ? to : nullptr;
   }
+  RegistersOf<C>::store_16_bit_rows(of_row, lane % 2);
 }
 
 }  // namespace tessera::fmha_latent

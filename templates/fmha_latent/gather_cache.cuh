@@ -172,6 +172,14 @@ __device__ __forceinline__ void wait_for_slot(unsigned empty, unsigned parity) {
   }
 }
 
+// Where a lane's columns of a row begin. A panel's lie a constant further, and are not a place of their own, each a
+// register from block to block. Rows of 656 bytes are found again in each block: without it (H200).
+template <Config C>
+__device__ __forceinline__ const char* columns_at(const char* from) {
+  if constexpr (C.facts.kv_cache == KvCache::mla_656) return from;
+  return ptx::forget(from);
+}
+
 // Columns of the rotation, on their way.
 template <Config C>
 struct Rotation {
@@ -181,7 +189,7 @@ struct Rotation {
 #pragma unroll
     for (int j = 0; j < kRowsOfLane<C>; ++j) {
       const char* const from =
-          places.data[j] + CacheFormat<C>::kLayout.bf16_at + static_cast<int>(threadIdx.x) % 4 * 32;
+          columns_at<C>(places.data[j] + CacheFormat<C>::kLayout.bf16_at + static_cast<int>(threadIdx.x) % 4 * 32);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         ptx::Vector4 v{0, 0, 0, 0};
@@ -212,8 +220,8 @@ struct NarrowHalf {
 #pragma unroll
     for (int j = 0; j < kRowsOfLane<C>; ++j) {
       const bool is_there = places.data[j] != nullptr;
-      const char* const from =
-          places.data[j] + half * kPanelsOfHalf * Format::kCodeBytes + lane() % 4 * (Format::kCodeBytes / 4);
+      const char* const from = columns_at<C>(places.data[j] + half * kPanelsOfHalf * Format::kCodeBytes +
+                                             lane() % 4 * (Format::kCodeBytes / 4));
 #pragma unroll
       for (int i = 0; i < kPanelsOfHalf; ++i) {
 #pragma unroll

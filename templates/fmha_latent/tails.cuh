@@ -62,14 +62,10 @@ inline constexpr int kStagedRowBytes = 4 * kHeadDimV + 32;
 static_assert(kRows * kStagedRowBytes <= 2 * kSlotBytes);
 
 // Half of the columns of a thread's rows.
-__device__ __forceinline__ void stage_rows(unsigned staged, const Accumulator& output, int first_column, int row) {
+template <Config C>
+__device__ __forceinline__ void stage_rows(unsigned staged, int first_column, int row) {
   const unsigned at = staged + row * kStagedRowBytes + 4 * (first_column + 2 * (static_cast<int>(threadIdx.x) % 4));
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-#pragma unroll
-    for (int i = 0; i < kHeadDimV / 16; ++i)
-      ptx::st_shared_v2_f32(at + 8 * r * kStagedRowBytes + 32 * i, output[4 * i + 2 * r], output[4 * i + 2 * r + 1]);
-  }
+  RegistersOf<C>::stage_rows(at, at + 8 * kStagedRowBytes);
 }
 
 // The staged part of a sequence and its tail, for rows of this warp, as attention::merge_row does it. `statistics`: of

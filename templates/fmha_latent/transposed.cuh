@@ -24,7 +24,6 @@
 
 #include "fmha/softmax.cuh"
 #include "fmha_latent/deal.cuh"
-#include "fmha_latent/matmul.cuh"
 #include "fmha_latent/params.cuh"
 #include "fmha_latent/rows_of_q.cuh"
 #include "fmha_latent/transposed_epilogue.cuh"
@@ -42,6 +41,11 @@
 #include "spec/matrix_descriptor.h"
 
 namespace tessera::fmha_latent {
+
+template <WgmmaShape kShape>
+using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major, kShape.steps>;
+template <Config C>
+using ScoreMma = MmaOf<score_wgmma(C)>;
 
 // Of a sequence's keys, and of its values, which are a part of them.
 template <Config C>

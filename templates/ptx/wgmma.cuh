@@ -28,11 +28,6 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// No instruction: what is computed with these values comes after what was written before. Cheaper to compile than
-// hold() where every use of the accumulators takes one of a few values as well, or depends on a few of the
-// accumulators.
-__device__ __forceinline__ void order_after_wait(float& a, float& b) { asm volatile("" : "+f"(a), "+f"(b)); }
-
 template <int kN, DType kDType, bool kAInRegisters, bool kBIsMnMajor, int kSteps, bool kAIsMnMajor = false,
           DType kBDType = kDType>
 struct Wgmma;

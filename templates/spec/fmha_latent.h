@@ -408,7 +408,7 @@ TESSERA_HD constexpr TmaBox k_box(const Config& c) { return {{kSpanElements, box
 // keys S^T = K Q^T, half a panel, and O^T += V^T P^T, 16 keys, with any P.
 TESSERA_HD constexpr WgmmaShape score_wgmma(const Config& c) {
   if (widens(c)) return {c.tile_m, DType::f16, true, false, kSpanElements / 32, false, DType::f16};
-  return {kBlockKeys, c.facts.dtype, false, false, kSpanElements / 16, false, c.facts.dtype, true};
+  return {kBlockKeys, c.facts.dtype, false, false, kSpanElements / 16, false, c.facts.dtype};
 }
 TESSERA_HD constexpr WgmmaShape own_wgmma(const Config& c) {
   if (widens(c)) return {c.tile_m, DType::f16, true, true, 1, false, DType::f16};

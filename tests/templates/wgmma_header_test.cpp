@@ -8,7 +8,6 @@
 #include <string>
 
 #include "spec/fmha.h"
-#include "spec/fmha_latent.h"
 #include "spec/gemm.h"
 #include "spec/indexer.h"
 
@@ -28,13 +27,7 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-TEST_CASE("the header of keys that are values too is the one that is checked in") {
-  const fmha_latent::Config c;
-  const WgmmaShape shapes[] = {fmha_latent::score_wgmma(c), fmha_latent::own_wgmma(c), fmha_latent::other_wgmma(c)};
-  CHECK(wgmma_header(shapes) == read(TESSERA_SOURCE_DIR "/templates/fmha_latent/default/wgmma_shapes.cuh"));
-}
-
-TEST_CASE("so is that of an indexer's scores") {
+TEST_CASE("the header of an indexer's scores is the one that is checked in") {
   const indexer::Config c;
   const WgmmaShape shapes[] = {indexer::product_shape(c)};
   CHECK(wgmma_header(shapes) == read(TESSERA_SOURCE_DIR "/templates/indexer/default/wgmma_shapes.cuh"));

@@ -1,256 +1,302 @@
-// Generated: the wgmma instructions of one kernel. ptx/wgmma.cuh says how to use them.
+// Generated: the registers of one kernel's consumers, and what is done with them. fmha_latent/registers.cuh says how
+// to use them.
 #pragma once
 
-#include "ptx/wgmma.cuh"
+#include "fmha_latent/registers.cuh"
 
-namespace tessera::ptx {
+namespace tessera::fmha_latent {
 
 template <>
-struct Wgmma<64, DType::bf16, false, false, 4> {
-  // PTX ISA "wgmma.mma_async", PTX 8.0, sm_90a. D += A B if accumulate is not 0, else D = A B; A from
-  // shared memory, K-major, B K-major.
-  static __device__ __forceinline__ void mma(float (&d)[32], const unsigned long long (&a)[4],
-                                             const unsigned long long (&b)[4], int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p, q;\n\tsetp.ne.b32 p, %40, 0;\n\tmov.pred q, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %36, p, 1, 1, 0, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %33, %37, q, 1, 1, 0, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %34, %38, q, 1, 1, 0, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %35, %39, q, 1, 1, 0, 0;\n\t"
-        "}"
-        :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        :
-        "l"(a[0]), "l"(a[1]), "l"(a[2]), "l"(a[3]), "l"(b[0]), "l"(b[1]), "l"(b[2]), "l"(b[3]), "r"(accumulate)
-        : "memory");
+struct Registers<64> {
+  static __device__ __forceinline__ void declare() {
+    asm volatile(".reg .b32 s<32>; .reg .b32 o<128>; .reg .b32 p<16>;");
   }
-  // D = A B. What d held is not read, so it need not live until here.
-  static __device__ __forceinline__ void begin(float (&d)[32], const unsigned long long (&a)[4],
-                                               const unsigned long long (&b)[4]) {
+  static __device__ __forceinline__ void begin_scores(unsigned q_low, unsigned k_low) {
     asm volatile(
-        "{\n\t.reg .pred p, q;\n\tmov.pred p, 0;\n\tmov.pred q, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %36, p, 1, 1, 0, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %33, %37, q, 1, 1, 0, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %34, %38, q, 1, 1, 0, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %35, %39, q, 1, 1, 0, 0;\n\t"
-        "}"
-        :
-        "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]), "=f"(d[8]),
-        "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), "=f"(d[16]),
-        "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]), "=f"(d[24]),
-        "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]), "=f"(d[30]), "=f"(d[31])
-        :
-        "l"(a[0]), "l"(a[1]), "l"(a[2]), "l"(a[3]), "l"(b[0]), "l"(b[1]), "l"(b[2]), "l"(b[3])
-        : "memory");
+        "{ .reg .pred t, u; .reg .b32 x; mov.pred u, 1; mov.pred t, 0; .reg .b64 a; .reg .b32 high_a; mov.b32 high_a, "
+        "1073741888; .reg .b64 b; .reg .b32 high_b; mov.b32 high_b, 1073741888; add.s32 x, %0, 0; mov.b64 a, {x, "
+        "high_a}; add.s32 x, %1, 0; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, "
+        "s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, "
+        "s24, s25, s26, s27, s28, s29, s30, s31}, a, b, t, 1, 1, 0, 0; add.s32 x, %0, 2; mov.b64 a, {x, high_a}; "
+        "add.s32 x, %1, 2; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, s1, s2, "
+        "s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, s24, s25, "
+        "s26, s27, s28, s29, s30, s31}, a, b, u, 1, 1, 0, 0; add.s32 x, %0, 4; mov.b64 a, {x, high_a}; add.s32 x, %1, "
+        "4; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, s1, s2, s3, s4, s5, s6, "
+        "s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, s24, s25, s26, s27, s28, "
+        "s29, s30, s31}, a, b, u, 1, 1, 0, 0; add.s32 x, %0, 6; mov.b64 a, {x, high_a}; add.s32 x, %1, 6; mov.b64 b, "
+        "{x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, "
+        "s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, s24, s25, s26, s27, s28, s29, s30, "
+        "s31}, a, b, u, 1, 1, 0, 0; } "
+        : : "r"(q_low), "r"(k_low) : "memory");
   }
-  // No instruction: what reads or writes the accumulators stays on its side of this line.
-  static __device__ __forceinline__ void hold(float (&d)[32]) {
-    asm volatile("" :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        :: "memory");
+  static __device__ __forceinline__ void add_scores(unsigned q_low, unsigned k_low) {
+    asm volatile(
+        "{ .reg .pred t, u; .reg .b32 x; mov.pred u, 1; mov.pred t, 1; .reg .b64 a; .reg .b32 high_a; mov.b32 high_a, "
+        "1073741888; .reg .b64 b; .reg .b32 high_b; mov.b32 high_b, 1073741888; add.s32 x, %0, 0; mov.b64 a, {x, "
+        "high_a}; add.s32 x, %1, 0; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, "
+        "s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, "
+        "s24, s25, s26, s27, s28, s29, s30, s31}, a, b, t, 1, 1, 0, 0; add.s32 x, %0, 2; mov.b64 a, {x, high_a}; "
+        "add.s32 x, %1, 2; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, s1, s2, "
+        "s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, s24, s25, "
+        "s26, s27, s28, s29, s30, s31}, a, b, u, 1, 1, 0, 0; add.s32 x, %0, 4; mov.b64 a, {x, high_a}; add.s32 x, %1, "
+        "4; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, s1, s2, s3, s4, s5, s6, "
+        "s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, s24, s25, s26, s27, s28, "
+        "s29, s30, s31}, a, b, u, 1, 1, 0, 0; add.s32 x, %0, 6; mov.b64 a, {x, high_a}; add.s32 x, %1, 6; mov.b64 b, "
+        "{x, high_b}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, "
+        "s10, s11, s12, s13, s14, s15, s16, s17, s18, s19, s20, s21, s22, s23, s24, s25, s26, s27, s28, s29, s30, "
+        "s31}, a, b, u, 1, 1, 0, 0; } "
+        : : "r"(q_low), "r"(k_low) : "memory");
+  }
+  static __device__ __forceinline__ void multiply_own(unsigned v_low, int accumulate) {
+    asm volatile(
+        "{ .reg .pred t, u; .reg .b32 x; mov.pred u, 1; setp.ne.b32 t, %1, 0; .reg .b64 b; .reg .b32 high_b; mov.b32 "
+        "high_b, 1073741888; add.s32 x, %0, 0; mov.b64 b, {x, high_b}; "
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {o0, o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, "
+        "o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31, o32, o33, o34, "
+        "o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, o45, o46, o47, o48, o49, o50, o51, o52, o53, o54, o55, o56, "
+        "o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, o67, o68, o69, o70, o71, o72, o73, o74, o75, o76, o77, o78, "
+        "o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, o89, o90, o91, o92, o93, o94, o95, o96, o97, o98, o99, "
+        "o100, o101, o102, o103, o104, o105, o106, o107, o108, o109, o110, o111, o112, o113, o114, o115, o116, o117, "
+        "o118, o119, o120, o121, o122, o123, o124, o125, o126, o127}, {p0, p1, p2, p3}, b, t, 1, 1, 1; add.s32 x, %0, "
+        "128; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {o0, o1, o2, o3, o4, o5, "
+        "o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24, o25, o26, o27, "
+        "o28, o29, o30, o31, o32, o33, o34, o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, o45, o46, o47, o48, o49, "
+        "o50, o51, o52, o53, o54, o55, o56, o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, o67, o68, o69, o70, o71, "
+        "o72, o73, o74, o75, o76, o77, o78, o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, o89, o90, o91, o92, o93, "
+        "o94, o95, o96, o97, o98, o99, o100, o101, o102, o103, o104, o105, o106, o107, o108, o109, o110, o111, o112, "
+        "o113, o114, o115, o116, o117, o118, o119, o120, o121, o122, o123, o124, o125, o126, o127}, {p4, p5, p6, p7}, "
+        "b, u, 1, 1, 1; add.s32 x, %0, 256; mov.b64 b, {x, high_b}; "
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {o0, o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, "
+        "o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31, o32, o33, o34, "
+        "o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, o45, o46, o47, o48, o49, o50, o51, o52, o53, o54, o55, o56, "
+        "o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, o67, o68, o69, o70, o71, o72, o73, o74, o75, o76, o77, o78, "
+        "o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, o89, o90, o91, o92, o93, o94, o95, o96, o97, o98, o99, "
+        "o100, o101, o102, o103, o104, o105, o106, o107, o108, o109, o110, o111, o112, o113, o114, o115, o116, o117, "
+        "o118, o119, o120, o121, o122, o123, o124, o125, o126, o127}, {p8, p9, p10, p11}, b, u, 1, 1, 1; add.s32 x, "
+        "%0, 384; mov.b64 b, {x, high_b}; wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {o0, o1, o2, o3, o4, "
+        "o5, o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24, o25, o26, o27, "
+        "o28, o29, o30, o31, o32, o33, o34, o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, o45, o46, o47, o48, o49, "
+        "o50, o51, o52, o53, o54, o55, o56, o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, o67, o68, o69, o70, o71, "
+        "o72, o73, o74, o75, o76, o77, o78, o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, o89, o90, o91, o92, o93, "
+        "o94, o95, o96, o97, o98, o99, o100, o101, o102, o103, o104, o105, o106, o107, o108, o109, o110, o111, o112, "
+        "o113, o114, o115, o116, o117, o118, o119, o120, o121, o122, o123, o124, o125, o126, o127}, {p12, p13, p14, "
+        "p15}, b, u, 1, 1, 1; } "
+        : : "r"(v_low), "r"(accumulate) : "memory");
+  }
+  static __device__ __forceinline__ void multiply_other(unsigned p_low, unsigned v_low, int accumulate) {
+    asm volatile(
+        "{ .reg .pred t, u; .reg .b32 x; mov.pred u, 1; setp.ne.b32 t, %1, 0; .reg .b64 b; .reg .b32 high_b; mov.b32 "
+        "high_b, 1073741888; .reg .b64 a; .reg .b32 high_a; mov.b32 high_a, 1073741888; add.s32 x, %0, 0; mov.b64 b, "
+        "{x, high_b}; add.s32 x, %2, 0; mov.b64 a, {x, high_a}; wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+        "{o0, o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, "
+        "o23, o24, o25, o26, o27, o28, o29, o30, o31, o32, o33, o34, o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, "
+        "o45, o46, o47, o48, o49, o50, o51, o52, o53, o54, o55, o56, o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, "
+        "o67, o68, o69, o70, o71, o72, o73, o74, o75, o76, o77, o78, o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, "
+        "o89, o90, o91, o92, o93, o94, o95, o96, o97, o98, o99, o100, o101, o102, o103, o104, o105, o106, o107, o108, "
+        "o109, o110, o111, o112, o113, o114, o115, o116, o117, o118, o119, o120, o121, o122, o123, o124, o125, o126, "
+        "o127}, a, b, t, 1, 1, 0, 1; add.s32 x, %0, 128; mov.b64 b, {x, high_b}; add.s32 x, %2, 2; mov.b64 a, {x, "
+        "high_a}; wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {o0, o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, "
+        "o11, o12, o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31, o32, "
+        "o33, o34, o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, o45, o46, o47, o48, o49, o50, o51, o52, o53, o54, "
+        "o55, o56, o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, o67, o68, o69, o70, o71, o72, o73, o74, o75, o76, "
+        "o77, o78, o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, o89, o90, o91, o92, o93, o94, o95, o96, o97, o98, "
+        "o99, o100, o101, o102, o103, o104, o105, o106, o107, o108, o109, o110, o111, o112, o113, o114, o115, o116, "
+        "o117, o118, o119, o120, o121, o122, o123, o124, o125, o126, o127}, a, b, u, 1, 1, 0, 1; add.s32 x, %0, 256; "
+        "mov.b64 b, {x, high_b}; add.s32 x, %2, 4; mov.b64 a, {x, high_a}; "
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {o0, o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, "
+        "o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31, o32, o33, o34, "
+        "o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, o45, o46, o47, o48, o49, o50, o51, o52, o53, o54, o55, o56, "
+        "o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, o67, o68, o69, o70, o71, o72, o73, o74, o75, o76, o77, o78, "
+        "o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, o89, o90, o91, o92, o93, o94, o95, o96, o97, o98, o99, "
+        "o100, o101, o102, o103, o104, o105, o106, o107, o108, o109, o110, o111, o112, o113, o114, o115, o116, o117, "
+        "o118, o119, o120, o121, o122, o123, o124, o125, o126, o127}, a, b, u, 1, 1, 0, 1; add.s32 x, %0, 384; mov.b64 "
+        "b, {x, high_b}; add.s32 x, %2, 6; mov.b64 a, {x, high_a}; "
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {o0, o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, "
+        "o13, o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31, o32, o33, o34, "
+        "o35, o36, o37, o38, o39, o40, o41, o42, o43, o44, o45, o46, o47, o48, o49, o50, o51, o52, o53, o54, o55, o56, "
+        "o57, o58, o59, o60, o61, o62, o63, o64, o65, o66, o67, o68, o69, o70, o71, o72, o73, o74, o75, o76, o77, o78, "
+        "o79, o80, o81, o82, o83, o84, o85, o86, o87, o88, o89, o90, o91, o92, o93, o94, o95, o96, o97, o98, o99, "
+        "o100, o101, o102, o103, o104, o105, o106, o107, o108, o109, o110, o111, o112, o113, o114, o115, o116, o117, "
+        "o118, o119, o120, o121, o122, o123, o124, o125, o126, o127}, a, b, u, 1, 1, 0, 1; } "
+        : : "r"(v_low), "r"(accumulate), "r"(p_low) : "memory");
+  }
+  static __device__ __forceinline__ void hide_behind(float factor, const int (&ends)[2]) {
+    asm volatile(
+        "{ .reg .pred t; .reg .b32 x, y, z; mov.b32 z, 0xff800000; setp.gt.s32 t, %1, 0; mul.f32 x, s0, %0; selp.b32 "
+        "s0, x, z, t; setp.gt.s32 t, %1, 1; mul.f32 x, s1, %0; selp.b32 s1, x, z, t; setp.gt.s32 t, %2, 0; mul.f32 x, "
+        "s2, %0; selp.b32 s2, x, z, t; setp.gt.s32 t, %2, 1; mul.f32 x, s3, %0; selp.b32 s3, x, z, t; setp.gt.s32 t, "
+        "%1, 8; mul.f32 x, s4, %0; selp.b32 s4, x, z, t; setp.gt.s32 t, %1, 9; mul.f32 x, s5, %0; selp.b32 s5, x, z, "
+        "t; setp.gt.s32 t, %2, 8; mul.f32 x, s6, %0; selp.b32 s6, x, z, t; setp.gt.s32 t, %2, 9; mul.f32 x, s7, %0; "
+        "selp.b32 s7, x, z, t; setp.gt.s32 t, %1, 16; mul.f32 x, s8, %0; selp.b32 s8, x, z, t; setp.gt.s32 t, %1, 17; "
+        "mul.f32 x, s9, %0; selp.b32 s9, x, z, t; setp.gt.s32 t, %2, 16; mul.f32 x, s10, %0; selp.b32 s10, x, z, t; "
+        "setp.gt.s32 t, %2, 17; mul.f32 x, s11, %0; selp.b32 s11, x, z, t; setp.gt.s32 t, %1, 24; mul.f32 x, s12, %0; "
+        "selp.b32 s12, x, z, t; setp.gt.s32 t, %1, 25; mul.f32 x, s13, %0; selp.b32 s13, x, z, t; setp.gt.s32 t, %2, "
+        "24; mul.f32 x, s14, %0; selp.b32 s14, x, z, t; setp.gt.s32 t, %2, 25; mul.f32 x, s15, %0; selp.b32 s15, x, z, "
+        "t; setp.gt.s32 t, %1, 32; mul.f32 x, s16, %0; selp.b32 s16, x, z, t; setp.gt.s32 t, %1, 33; mul.f32 x, s17, "
+        "%0; selp.b32 s17, x, z, t; setp.gt.s32 t, %2, 32; mul.f32 x, s18, %0; selp.b32 s18, x, z, t; setp.gt.s32 t, "
+        "%2, 33; mul.f32 x, s19, %0; selp.b32 s19, x, z, t; setp.gt.s32 t, %1, 40; mul.f32 x, s20, %0; selp.b32 s20, "
+        "x, z, t; setp.gt.s32 t, %1, 41; mul.f32 x, s21, %0; selp.b32 s21, x, z, t; setp.gt.s32 t, %2, 40; mul.f32 x, "
+        "s22, %0; selp.b32 s22, x, z, t; setp.gt.s32 t, %2, 41; mul.f32 x, s23, %0; selp.b32 s23, x, z, t; setp.gt.s32 "
+        "t, %1, 48; mul.f32 x, s24, %0; selp.b32 s24, x, z, t; setp.gt.s32 t, %1, 49; mul.f32 x, s25, %0; selp.b32 "
+        "s25, x, z, t; setp.gt.s32 t, %2, 48; mul.f32 x, s26, %0; selp.b32 s26, x, z, t; setp.gt.s32 t, %2, 49; "
+        "mul.f32 x, s27, %0; selp.b32 s27, x, z, t; setp.gt.s32 t, %1, 56; mul.f32 x, s28, %0; selp.b32 s28, x, z, t; "
+        "setp.gt.s32 t, %1, 57; mul.f32 x, s29, %0; selp.b32 s29, x, z, t; setp.gt.s32 t, %2, 56; mul.f32 x, s30, %0; "
+        "selp.b32 s30, x, z, t; setp.gt.s32 t, %2, 57; mul.f32 x, s31, %0; selp.b32 s31, x, z, t; } "
+        : : "f"(factor), "r"(ends[0]), "r"(ends[1]));
+  }
+  static __device__ __forceinline__ void find_maxima(float (&max)[2]) {
+    asm volatile(
+        "{ .reg .f32 x<4>; max.f32 x0, s0, s1; max.f32 x1, s2, s3; max.f32 x2, s4, s5; max.f32 x3, s6, s7; max.f32 x0, "
+        "x0, s8; max.f32 x0, x0, s9; max.f32 x1, x1, s10; max.f32 x1, x1, s11; max.f32 x2, x2, s12; max.f32 x2, x2, "
+        "s13; max.f32 x3, x3, s14; max.f32 x3, x3, s15; max.f32 x0, x0, s16; max.f32 x0, x0, s17; max.f32 x1, x1, s18; "
+        "max.f32 x1, x1, s19; max.f32 x2, x2, s20; max.f32 x2, x2, s21; max.f32 x3, x3, s22; max.f32 x3, x3, s23; "
+        "max.f32 x0, x0, s24; max.f32 x0, x0, s25; max.f32 x1, x1, s26; max.f32 x1, x1, s27; max.f32 x2, x2, s28; "
+        "max.f32 x2, x2, s29; max.f32 x3, x3, s30; max.f32 x3, x3, s31; max.f32 %0, x0, x2; max.f32 %1, x1, x3; } "
+        : "=f"(max[0]), "=f"(max[1]));
+  }
+  static __device__ __forceinline__ void exponentiate(float multiplier, const float (&addend)[2], float (&sum)[2]) {
+    asm volatile(
+        "{ .reg .f32 x<4>; mov.f32 x0, %0; mov.f32 x1, %1; mov.f32 x2, 0f00000000; mov.f32 x3, 0f00000000; fma.rn.f32 "
+        "s0, s0, %2, %3; ex2.approx.ftz.f32 s0, s0; add.f32 x0, x0, s0; fma.rn.f32 s1, s1, %2, %3; ex2.approx.ftz.f32 "
+        "s1, s1; add.f32 x0, x0, s1; fma.rn.f32 s2, s2, %2, %4; ex2.approx.ftz.f32 s2, s2; add.f32 x1, x1, s2; "
+        "fma.rn.f32 s3, s3, %2, %4; ex2.approx.ftz.f32 s3, s3; add.f32 x1, x1, s3; fma.rn.f32 s4, s4, %2, %3; "
+        "ex2.approx.ftz.f32 s4, s4; add.f32 x2, x2, s4; fma.rn.f32 s5, s5, %2, %3; ex2.approx.ftz.f32 s5, s5; add.f32 "
+        "x2, x2, s5; fma.rn.f32 s6, s6, %2, %4; ex2.approx.ftz.f32 s6, s6; add.f32 x3, x3, s6; fma.rn.f32 s7, s7, %2, "
+        "%4; ex2.approx.ftz.f32 s7, s7; add.f32 x3, x3, s7; fma.rn.f32 s8, s8, %2, %3; ex2.approx.ftz.f32 s8, s8; "
+        "add.f32 x0, x0, s8; fma.rn.f32 s9, s9, %2, %3; ex2.approx.ftz.f32 s9, s9; add.f32 x0, x0, s9; fma.rn.f32 s10, "
+        "s10, %2, %4; ex2.approx.ftz.f32 s10, s10; add.f32 x1, x1, s10; fma.rn.f32 s11, s11, %2, %4; "
+        "ex2.approx.ftz.f32 s11, s11; add.f32 x1, x1, s11; fma.rn.f32 s12, s12, %2, %3; ex2.approx.ftz.f32 s12, s12; "
+        "add.f32 x2, x2, s12; fma.rn.f32 s13, s13, %2, %3; ex2.approx.ftz.f32 s13, s13; add.f32 x2, x2, s13; "
+        "fma.rn.f32 s14, s14, %2, %4; ex2.approx.ftz.f32 s14, s14; add.f32 x3, x3, s14; fma.rn.f32 s15, s15, %2, %4; "
+        "ex2.approx.ftz.f32 s15, s15; add.f32 x3, x3, s15; fma.rn.f32 s16, s16, %2, %3; ex2.approx.ftz.f32 s16, s16; "
+        "add.f32 x0, x0, s16; fma.rn.f32 s17, s17, %2, %3; ex2.approx.ftz.f32 s17, s17; add.f32 x0, x0, s17; "
+        "fma.rn.f32 s18, s18, %2, %4; ex2.approx.ftz.f32 s18, s18; add.f32 x1, x1, s18; fma.rn.f32 s19, s19, %2, %4; "
+        "ex2.approx.ftz.f32 s19, s19; add.f32 x1, x1, s19; fma.rn.f32 s20, s20, %2, %3; ex2.approx.ftz.f32 s20, s20; "
+        "add.f32 x2, x2, s20; fma.rn.f32 s21, s21, %2, %3; ex2.approx.ftz.f32 s21, s21; add.f32 x2, x2, s21; "
+        "fma.rn.f32 s22, s22, %2, %4; ex2.approx.ftz.f32 s22, s22; add.f32 x3, x3, s22; fma.rn.f32 s23, s23, %2, %4; "
+        "ex2.approx.ftz.f32 s23, s23; add.f32 x3, x3, s23; fma.rn.f32 s24, s24, %2, %3; ex2.approx.ftz.f32 s24, s24; "
+        "add.f32 x0, x0, s24; fma.rn.f32 s25, s25, %2, %3; ex2.approx.ftz.f32 s25, s25; add.f32 x0, x0, s25; "
+        "fma.rn.f32 s26, s26, %2, %4; ex2.approx.ftz.f32 s26, s26; add.f32 x1, x1, s26; fma.rn.f32 s27, s27, %2, %4; "
+        "ex2.approx.ftz.f32 s27, s27; add.f32 x1, x1, s27; fma.rn.f32 s28, s28, %2, %3; ex2.approx.ftz.f32 s28, s28; "
+        "add.f32 x2, x2, s28; fma.rn.f32 s29, s29, %2, %3; ex2.approx.ftz.f32 s29, s29; add.f32 x2, x2, s29; "
+        "fma.rn.f32 s30, s30, %2, %4; ex2.approx.ftz.f32 s30, s30; add.f32 x3, x3, s30; fma.rn.f32 s31, s31, %2, %4; "
+        "ex2.approx.ftz.f32 s31, s31; add.f32 x3, x3, s31; add.f32 %0, x0, x2; add.f32 %1, x1, x3; } "
+        : "+f"(sum[0]), "+f"(sum[1]) : "f"(multiplier), "f"(addend[0]), "f"(addend[1]));
+  }
+  static __device__ __forceinline__ void pack() {
+    asm volatile(
+        "{ cvt.rn.bf16x2.f32 p0, s1, s0; cvt.rn.bf16x2.f32 p1, s3, s2; cvt.rn.bf16x2.f32 p2, s5, s4; cvt.rn.bf16x2.f32 "
+        "p3, s7, s6; cvt.rn.bf16x2.f32 p4, s9, s8; cvt.rn.bf16x2.f32 p5, s11, s10; cvt.rn.bf16x2.f32 p6, s13, s12; "
+        "cvt.rn.bf16x2.f32 p7, s15, s14; cvt.rn.bf16x2.f32 p8, s17, s16; cvt.rn.bf16x2.f32 p9, s19, s18; "
+        "cvt.rn.bf16x2.f32 p10, s21, s20; cvt.rn.bf16x2.f32 p11, s23, s22; cvt.rn.bf16x2.f32 p12, s25, s24; "
+        "cvt.rn.bf16x2.f32 p13, s27, s26; cvt.rn.bf16x2.f32 p14, s29, s28; cvt.rn.bf16x2.f32 p15, s31, s30; } "
+        : );
+  }
+  static __device__ __forceinline__ void store_probabilities(unsigned address) {
+    asm volatile(
+        "{ .reg .b32 y; xor.b32 y, %0, 0; stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [y], {p0, p1, p2, p3}; xor.b32 "
+        "y, %0, 32; stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [y], {p4, p5, p6, p7}; xor.b32 y, %0, 64; "
+        "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [y], {p8, p9, p10, p11}; xor.b32 y, %0, 96; "
+        "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [y], {p12, p13, p14, p15}; } "
+        : : "r"(address) : "memory");
+  }
+  static __device__ __forceinline__ void rescale(const float (&factor)[2]) {
+    asm volatile(
+        "{ mul.f32 o0, o0, %0; mul.f32 o1, o1, %0; mul.f32 o2, o2, %1; mul.f32 o3, o3, %1; mul.f32 o4, o4, %0; mul.f32 "
+        "o5, o5, %0; mul.f32 o6, o6, %1; mul.f32 o7, o7, %1; mul.f32 o8, o8, %0; mul.f32 o9, o9, %0; mul.f32 o10, o10, "
+        "%1; mul.f32 o11, o11, %1; mul.f32 o12, o12, %0; mul.f32 o13, o13, %0; mul.f32 o14, o14, %1; mul.f32 o15, o15, "
+        "%1; mul.f32 o16, o16, %0; mul.f32 o17, o17, %0; mul.f32 o18, o18, %1; mul.f32 o19, o19, %1; mul.f32 o20, o20, "
+        "%0; mul.f32 o21, o21, %0; mul.f32 o22, o22, %1; mul.f32 o23, o23, %1; mul.f32 o24, o24, %0; mul.f32 o25, o25, "
+        "%0; mul.f32 o26, o26, %1; mul.f32 o27, o27, %1; mul.f32 o28, o28, %0; mul.f32 o29, o29, %0; mul.f32 o30, o30, "
+        "%1; mul.f32 o31, o31, %1; mul.f32 o32, o32, %0; mul.f32 o33, o33, %0; mul.f32 o34, o34, %1; mul.f32 o35, o35, "
+        "%1; mul.f32 o36, o36, %0; mul.f32 o37, o37, %0; mul.f32 o38, o38, %1; mul.f32 o39, o39, %1; mul.f32 o40, o40, "
+        "%0; mul.f32 o41, o41, %0; mul.f32 o42, o42, %1; mul.f32 o43, o43, %1; mul.f32 o44, o44, %0; mul.f32 o45, o45, "
+        "%0; mul.f32 o46, o46, %1; mul.f32 o47, o47, %1; mul.f32 o48, o48, %0; mul.f32 o49, o49, %0; mul.f32 o50, o50, "
+        "%1; mul.f32 o51, o51, %1; mul.f32 o52, o52, %0; mul.f32 o53, o53, %0; mul.f32 o54, o54, %1; mul.f32 o55, o55, "
+        "%1; mul.f32 o56, o56, %0; mul.f32 o57, o57, %0; mul.f32 o58, o58, %1; mul.f32 o59, o59, %1; mul.f32 o60, o60, "
+        "%0; mul.f32 o61, o61, %0; mul.f32 o62, o62, %1; mul.f32 o63, o63, %1; mul.f32 o64, o64, %0; mul.f32 o65, o65, "
+        "%0; mul.f32 o66, o66, %1; mul.f32 o67, o67, %1; mul.f32 o68, o68, %0; mul.f32 o69, o69, %0; mul.f32 o70, o70, "
+        "%1; mul.f32 o71, o71, %1; mul.f32 o72, o72, %0; mul.f32 o73, o73, %0; mul.f32 o74, o74, %1; mul.f32 o75, o75, "
+        "%1; mul.f32 o76, o76, %0; mul.f32 o77, o77, %0; mul.f32 o78, o78, %1; mul.f32 o79, o79, %1; mul.f32 o80, o80, "
+        "%0; mul.f32 o81, o81, %0; mul.f32 o82, o82, %1; mul.f32 o83, o83, %1; mul.f32 o84, o84, %0; mul.f32 o85, o85, "
+        "%0; mul.f32 o86, o86, %1; mul.f32 o87, o87, %1; mul.f32 o88, o88, %0; mul.f32 o89, o89, %0; mul.f32 o90, o90, "
+        "%1; mul.f32 o91, o91, %1; mul.f32 o92, o92, %0; mul.f32 o93, o93, %0; mul.f32 o94, o94, %1; mul.f32 o95, o95, "
+        "%1; mul.f32 o96, o96, %0; mul.f32 o97, o97, %0; mul.f32 o98, o98, %1; mul.f32 o99, o99, %1; mul.f32 o100, "
+        "o100, %0; mul.f32 o101, o101, %0; mul.f32 o102, o102, %1; mul.f32 o103, o103, %1; mul.f32 o104, o104, %0; "
+        "mul.f32 o105, o105, %0; mul.f32 o106, o106, %1; mul.f32 o107, o107, %1; mul.f32 o108, o108, %0; mul.f32 o109, "
+        "o109, %0; mul.f32 o110, o110, %1; mul.f32 o111, o111, %1; mul.f32 o112, o112, %0; mul.f32 o113, o113, %0; "
+        "mul.f32 o114, o114, %1; mul.f32 o115, o115, %1; mul.f32 o116, o116, %0; mul.f32 o117, o117, %0; mul.f32 o118, "
+        "o118, %1; mul.f32 o119, o119, %1; mul.f32 o120, o120, %0; mul.f32 o121, o121, %0; mul.f32 o122, o122, %1; "
+        "mul.f32 o123, o123, %1; mul.f32 o124, o124, %0; mul.f32 o125, o125, %0; mul.f32 o126, o126, %1; mul.f32 o127, "
+        "o127, %1; } "
+        : : "f"(factor[0]), "f"(factor[1]));
+  }
+  static __device__ __forceinline__ void store_16_bit_rows(char* const (&of_row)[2], unsigned is_odd) {
+    asm volatile(
+        "{ .reg .pred t<2>, q; .reg .b32 x, y, z; setp.ne.u64 t0, %0, 0; setp.ne.u64 t1, %1, 0; setp.ne.u32 q, %2, 0; "
+        "cvt.rn.bf16x2.f32 x, o1, o0; cvt.rn.bf16x2.f32 y, o5, o4; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, "
+        "31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+0], {x, y}; cvt.rn.bf16x2.f32 x, "
+        "o9, o8; cvt.rn.bf16x2.f32 y, o13, o12; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, "
+        "z, x, q; selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+32], {x, y}; cvt.rn.bf16x2.f32 x, o17, o16; "
+        "cvt.rn.bf16x2.f32 y, o21, o20; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; "
+        "selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+64], {x, y}; cvt.rn.bf16x2.f32 x, o25, o24; cvt.rn.bf16x2.f32 "
+        "y, o29, o28; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, "
+        "q; @t0 st.global.v2.b32 [%0+96], {x, y}; cvt.rn.bf16x2.f32 x, o33, o32; cvt.rn.bf16x2.f32 y, o37, o36; "
+        "selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 "
+        "st.global.v2.b32 [%0+128], {x, y}; cvt.rn.bf16x2.f32 x, o41, o40; cvt.rn.bf16x2.f32 y, o45, o44; selp.b32 z, "
+        "x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 st.global.v2.b32 "
+        "[%0+160], {x, y}; cvt.rn.bf16x2.f32 x, o49, o48; cvt.rn.bf16x2.f32 y, o53, o52; selp.b32 z, x, y, q; "
+        "shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+192], "
+        "{x, y}; cvt.rn.bf16x2.f32 x, o57, o56; cvt.rn.bf16x2.f32 y, o61, o60; selp.b32 z, x, y, q; shfl.sync.bfly.b32 "
+        "z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+224], {x, y}; "
+        "cvt.rn.bf16x2.f32 x, o65, o64; cvt.rn.bf16x2.f32 y, o69, o68; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, "
+        "1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+256], {x, y}; cvt.rn.bf16x2.f32 "
+        "x, o73, o72; cvt.rn.bf16x2.f32 y, o77, o76; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 "
+        "x, z, x, q; selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+288], {x, y}; cvt.rn.bf16x2.f32 x, o81, o80; "
+        "cvt.rn.bf16x2.f32 y, o85, o84; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; "
+        "selp.b32 y, y, z, q; @t0 st.global.v2.b32 [%0+320], {x, y}; cvt.rn.bf16x2.f32 x, o89, o88; cvt.rn.bf16x2.f32 "
+        "y, o93, o92; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, "
+        "q; @t0 st.global.v2.b32 [%0+352], {x, y}; cvt.rn.bf16x2.f32 x, o97, o96; cvt.rn.bf16x2.f32 y, o101, o100; "
+        "selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 "
+        "st.global.v2.b32 [%0+384], {x, y}; cvt.rn.bf16x2.f32 x, o105, o104; cvt.rn.bf16x2.f32 y, o109, o108; selp.b32 "
+        "z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 "
+        "st.global.v2.b32 [%0+416], {x, y}; cvt.rn.bf16x2.f32 x, o113, o112; cvt.rn.bf16x2.f32 y, o117, o116; selp.b32 "
+        "z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 "
+        "st.global.v2.b32 [%0+448], {x, y}; cvt.rn.bf16x2.f32 x, o121, o120; cvt.rn.bf16x2.f32 y, o125, o124; selp.b32 "
+        "z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t0 "
+        "st.global.v2.b32 [%0+480], {x, y}; cvt.rn.bf16x2.f32 x, o3, o2; cvt.rn.bf16x2.f32 y, o7, o6; selp.b32 z, x, "
+        "y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 "
+        "[%1+0], {x, y}; cvt.rn.bf16x2.f32 x, o11, o10; cvt.rn.bf16x2.f32 y, o15, o14; selp.b32 z, x, y, q; "
+        "shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+32], "
+        "{x, y}; cvt.rn.bf16x2.f32 x, o19, o18; cvt.rn.bf16x2.f32 y, o23, o22; selp.b32 z, x, y, q; shfl.sync.bfly.b32 "
+        "z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+64], {x, y}; "
+        "cvt.rn.bf16x2.f32 x, o27, o26; cvt.rn.bf16x2.f32 y, o31, o30; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, "
+        "1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+96], {x, y}; cvt.rn.bf16x2.f32 "
+        "x, o35, o34; cvt.rn.bf16x2.f32 y, o39, o38; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 "
+        "x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+128], {x, y}; cvt.rn.bf16x2.f32 x, o43, o42; "
+        "cvt.rn.bf16x2.f32 y, o47, o46; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; "
+        "selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+160], {x, y}; cvt.rn.bf16x2.f32 x, o51, o50; cvt.rn.bf16x2.f32 "
+        "y, o55, o54; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, "
+        "q; @t1 st.global.v2.b32 [%1+192], {x, y}; cvt.rn.bf16x2.f32 x, o59, o58; cvt.rn.bf16x2.f32 y, o63, o62; "
+        "selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 "
+        "st.global.v2.b32 [%1+224], {x, y}; cvt.rn.bf16x2.f32 x, o67, o66; cvt.rn.bf16x2.f32 y, o71, o70; selp.b32 z, "
+        "x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 "
+        "[%1+256], {x, y}; cvt.rn.bf16x2.f32 x, o75, o74; cvt.rn.bf16x2.f32 y, o79, o78; selp.b32 z, x, y, q; "
+        "shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+288], "
+        "{x, y}; cvt.rn.bf16x2.f32 x, o83, o82; cvt.rn.bf16x2.f32 y, o87, o86; selp.b32 z, x, y, q; shfl.sync.bfly.b32 "
+        "z, z, 1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+320], {x, y}; "
+        "cvt.rn.bf16x2.f32 x, o91, o90; cvt.rn.bf16x2.f32 y, o95, o94; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, "
+        "1, 31, -1; selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+352], {x, y}; cvt.rn.bf16x2.f32 "
+        "x, o99, o98; cvt.rn.bf16x2.f32 y, o103, o102; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; "
+        "selp.b32 x, z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+384], {x, y}; cvt.rn.bf16x2.f32 x, o107, "
+        "o106; cvt.rn.bf16x2.f32 y, o111, o110; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, "
+        "z, x, q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+416], {x, y}; cvt.rn.bf16x2.f32 x, o115, o114; "
+        "cvt.rn.bf16x2.f32 y, o119, o118; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, "
+        "q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+448], {x, y}; cvt.rn.bf16x2.f32 x, o123, o122; "
+        "cvt.rn.bf16x2.f32 y, o127, o126; selp.b32 z, x, y, q; shfl.sync.bfly.b32 z, z, 1, 31, -1; selp.b32 x, z, x, "
+        "q; selp.b32 y, y, z, q; @t1 st.global.v2.b32 [%1+480], {x, y}; } "
+        : : "l"(of_row[0]), "l"(of_row[1]), "r"(is_odd) : "memory");
   }
 };
 
-template <>
-struct Wgmma<256, DType::bf16, true, true, 4> {
-  // PTX ISA "wgmma.mma_async", PTX 8.0, sm_90a. D += A B if accumulate is not 0, else D = A B; A from
-  // registers, B MN-major.
-  static __device__ __forceinline__ void mma(float (&d)[128], const unsigned (&a)[4][4],
-                                             const unsigned long long (&b)[4], int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p, q;\n\tsetp.ne.b32 p, %148, 0;\n\tmov.pred q, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, {%128, %129, %130, %131}, %144, p, 1, 1, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, {%132, %133, %134, %135}, %145, q, 1, 1, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, {%136, %137, %138, %139}, %146, q, 1, 1, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, {%140, %141, %142, %143}, %147, q, 1, 1, 1;\n\t"
-        "}"
-        :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),
-        "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]),
-        "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]),
-        "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]),
-        "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]),
-        "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
-        "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-        :
-        "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]), "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]),
-        "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]), "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3]),
-        "l"(b[0]), "l"(b[1]), "l"(b[2]), "l"(b[3]), "r"(accumulate)
-        : "memory");
-  }
-  // No instruction: what reads or writes the accumulators stays on its side of this line.
-  static __device__ __forceinline__ void hold(float (&d)[128]) {
-    asm volatile("" :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),
-        "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]),
-        "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]),
-        "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]),
-        "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]),
-        "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
-        "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-        :: "memory");
-  }
-};
-
-template <>
-struct Wgmma<256, DType::bf16, false, true, 4> {
-  // PTX ISA "wgmma.mma_async", PTX 8.0, sm_90a. D += A B if accumulate is not 0, else D = A B; A from
-  // shared memory, K-major, B MN-major.
-  static __device__ __forceinline__ void mma(float (&d)[128], const unsigned long long (&a)[4],
-                                             const unsigned long long (&b)[4], int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p, q;\n\tsetp.ne.b32 p, %136, 0;\n\tmov.pred q, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %128, %132, p, 1, 1, 0, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %129, %133, q, 1, 1, 0, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %130, %134, q, 1, 1, 0, 1;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-        "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
-        "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "
-        "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-        "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %131, %135, q, 1, 1, 0, 1;\n\t"
-        "}"
-        :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),
-        "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]),
-        "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]),
-        "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]),
-        "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]),
-        "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
-        "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-        :
-        "l"(a[0]), "l"(a[1]), "l"(a[2]), "l"(a[3]), "l"(b[0]), "l"(b[1]), "l"(b[2]), "l"(b[3]), "r"(accumulate)
-        : "memory");
-  }
-  // No instruction: what reads or writes the accumulators stays on its side of this line.
-  static __device__ __forceinline__ void hold(float (&d)[128]) {
-    asm volatile("" :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),
-        "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]),
-        "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]),
-        "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]),
-        "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]),
-        "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
-        "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-        :: "memory");
-  }
-};
-
-}  // namespace tessera::ptx
+}  // namespace tessera::fmha_latent
