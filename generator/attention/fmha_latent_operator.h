@@ -40,9 +40,9 @@ struct FmhaLatentOperator {
   static std::string call_of_step(const Config& config, std::size_t step);
   static MergeCode merge_code(const Config& config);
   static std::vector<SourceFile> generated_headers(const Config& config);
-  /// Producers and consumers. Whole where warps widen a cache: by itself the assembler gives their code another mix of
-  /// instructions (half of the HMUL2 as HFMA2.MMA), which took 7 % longer on an H200.
-  static int pieces(const Config& config) { return has_cache(config.facts) ? 1 : 2; }
+  /// Producers and consumers. Whole where a CTA widens a cache for itself alone: of dealt keys pieces took 1 to 7 %
+  /// longer on an H200.
+  static int pieces(const Config& config) { return has_cache(config.facts) && !shares_keys(config) ? 1 : 2; }
 
   template <class Visit>
   static void visit_fields(const Config& config, Visit&& visit) {

@@ -101,7 +101,7 @@ __device__ __forceinline__ void kernel(const Params& params) {
       produce<C>(params, smem);
     }
   } else {
-    common::in_piece<kPieceOfConsumers>([&] {
+    common::in_piece<kPieceOfConsumers, has_cache(C.facts)>([&] {
       ptx::setmaxnreg_inc<kBudget.consumer>();
       if constexpr (widens(C)) {
         TransposedConsumer<C>{params, smem, warpgroup - 1}.run();

@@ -80,4 +80,14 @@ TEST_CASE("attention in pieces: latent keys") {
   check_both({.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = 128}, {1, 128, 1, 1, 140, 576, 512});
 }
 
+TEST_CASE("attention in pieces: a latent cache, of which each CTA of two widens half") {
+  for (const KvCache cache : {KvCache::mla_584, KvCache::mla_384}) {
+    Fmha problem{.head_dim = 512, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = 128};
+    problem.kv_pools = KvPools::sparse_window;
+    problem.kv_cache = cache;
+    problem.split_kv = cache == KvCache::mla_584 ? SplitKv::off : SplitKv::dealt;
+    check_both(problem, {1, 128, 1, 1, 300, 512, 512}, {.topk = 150, .seqlen_swa = 70, .num_sms = 4});
+  }
+}
+
 }  // namespace tessera::fmha_pieces_test

@@ -157,6 +157,10 @@ TEST_CASE("attention by wgmma is compiled in pieces, of which those keep their v
     return kept;
   };
   const Fields paged{{"head_dim", "256"}, {"kv_layout", "paged"}, {"page_size", "16"}};
+  const auto of_cache = [](const char* cache, const char* heads) {
+    return Fields{
+        {"head_dim", "512"}, {"v_is_k", "on"}, {"kv_pools", "sparse_window"}, {"kv_cache", cache}, {"heads_q", heads}};
+  };
   const auto with = [&](Fields fields, const Fields& more) {
     fields.insert(fields.end(), more.begin(), more.end());
     return fields;
@@ -176,9 +180,10 @@ TEST_CASE("attention by wgmma is compiled in pieces, of which those keep their v
   CHECK(pieces_of(pools) == "--");
   CHECK(pieces_of(with(paged, {{"head_dim", "128"}, {"kv_format", "nvfp4"}})) == "--");
   CHECK(pieces_of({{"head_dim", "576"}, {"head_dim_v", "512"}, {"v_is_k", "on"}}) == "--");
-  for (const Fields& whole :
-       {Fields{{"arch", "sm_120a"}, {"q_layout", "ragged"}}, Fields{{"arch", "sm_100a"}},
-        Fields{{"head_dim", "512"}, {"v_is_k", "on"}, {"kv_pools", "sparse_window"}, {"kv_cache", "mla_584"}}}) {
+  CHECK(pieces_of(of_cache("mla_584", "128")) == "--");
+  CHECK(pieces_of(of_cache("mla_384", "128")) == "--");
+  for (const Fields& whole : {Fields{{"arch", "sm_120a"}, {"q_layout", "ragged"}}, Fields{{"arch", "sm_100a"}},
+                              of_cache("mla_584", "64"), of_cache("mla_384", "64")}) {
     CAPTURE(whole.front().second);
     CHECK(pieces_of(whole).empty());
   }
