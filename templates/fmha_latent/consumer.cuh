@@ -55,9 +55,7 @@ struct Consumer {
   __device__ __forceinline__ static int row_of(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
   __device__ __forceinline__ static int row() { return row_of(thread()); }
   // At a part's end: where gathered keys are dealt no register is left to keep what follows from it.
-  __device__ __forceinline__ static int row_of_end() {
-    return row_of(gathers(C) ? ptx::forget(thread()) : thread());
-  }
+  __device__ __forceinline__ static int row_of_end() { return row_of(gathers(C) ? ptx::forget(thread()) : thread()); }
   __device__ __forceinline__ void sync_warpgroup(int own) const {
     ptx::barrier_sync(kBarrierOfWarpgroup + own, kWarpgroupThreads);
   }
