@@ -156,6 +156,14 @@ TEST_CASE("attention: a step: prefills that are left whole beside dealt keys") {
   for (std::int64_t b = 0; b < 70; ++b) many.push_back(b % 9 == 8 ? 1 : 17 + b % 3), their_keys.push_back(20 + b);
   step.tile_m = 64;
   check(step, {4, 1, 100, many, their_keys, 2}, *compiler);
+  // More sequences than are counted at once, and than have a count of their own; prefills far apart.
+  for (const std::size_t sequences : {700u, 2'300u}) {
+    std::vector<std::int64_t> singles(sequences, 1), few(sequences);
+    for (std::size_t b = 0; b < sequences; ++b) few[b] = 1 + static_cast<std::int64_t>(b * 7 % 90);
+    singles[3] = 40, singles[sequences - 60] = 33, singles[sequences / 2] = 0;
+    few[3] = few[sequences - 60] = 80;
+    check(step, {4, 1, 100, singles, few, 3}, *compiler);
+  }
   step.kv_layout = KvLayout::ragged;
   step.page_size = 0;
   step.seqused = UsedLengths::none;
