@@ -187,6 +187,8 @@ __device__ __forceinline__ void store_whole(const Params& p, const Accumulator<C
                                             int row, int warpgroup, const RingPosition<C.q_stages>& q, unsigned smem) {
   if constexpr (leaves_by_slot<C>()) return store_by_slot<C>(p, output, tile, warpgroup, q, smem);
   const int index = q.slot() * row_groups(C) + warpgroup;
+  // With the slot goes the tile's message, which all lanes have read.
+  if constexpr (passes_tiles(C) && !owns_rows(C)) __syncwarp();
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<barriers(C).q_empty>(smem, index));
   if constexpr (shares_tiles<C>()) {
     if (!works_on(tile, warpgroup)) return;

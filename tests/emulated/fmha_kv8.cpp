@@ -60,6 +60,9 @@ TEST_CASE("e4m3 keys: windows, queries and keys of their own lengths, ragged que
   problem.kv_layout = KvLayout::ragged;
   problem.swizzle = Swizzle::none;
   testing::check_ragged(problem, {4, 2, 1, 200, 300, 64}, *compiler);
+  problem = over_e4m3(256);
+  problem.kv_layout = KvLayout::ragged;
+  testing::check_ragged(problem, {4, 4, 2, 200, 300, 256}, *compiler);
 }
 
 TEST_CASE("e4m3 keys: scores that are capped or lowered, trees, and head_dims of padded columns") {
