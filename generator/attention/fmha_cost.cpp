@@ -26,6 +26,8 @@ constexpr double kIssueBlockCycles = 53.1;     // of a block, beside these
 constexpr double kPairScoreCycles = 669;       // of a warpgroup's 64 x 64 block that a pair of CTAs exchanges
 constexpr double kPairChainCycles = 1120;      // of the same, until it is there
 constexpr double kL2BytesPerCycle = 63.6;      // of one SM
+constexpr double kWideningCycles = 0.078;      // of an SM, an element of an 8-bit key or value that is widened
+constexpr double kWideningAlone = 1.1;         // of these, where one CTA has the SM
 constexpr double kLatencyCycles = 1060;        // from a slot that is free to the block that is there
 constexpr double kTileCycles = 617;            // of a tile: its statistics, its turn
 constexpr double kRowCycles = 7.57;            // of a row of a tile, for 128 columns of Q and O
@@ -235,12 +237,15 @@ double step_cycles(const Config& c, const Sizes& s, double ctas) {
   const double at_once = ctas * busy_warpgroups(c, s);
   const double issue = c.tile_n * kIssueCycles + kIssueBlockCycles + exchanged_parts(c) * kPairScoreCycles;
   const double loads = ctas * c.tile_n * bytes_of_keys(c.facts, columns) / kL2BytesPerCycle;
+  // A CTA alone has no other one's loads and products to hide its own behind.
+  const double widening = ctas > 1 ? ctas : kWideningAlone;
+  const double widened = widens_keys(c.facts) ? widening * c.tile_n * columns * kWideningCycles : 0;
   double chain = chain_of(c, s);
   // With one slot the next block of K is asked for when the scores of this one are there. 8-bit keys wait in slots of
   // their own.
   if (c.stages == 1 && !widens_keys(c.facts))
     chain = std::max(chain, product_cycles(c, fmha::qk_columns(c)) + kLatencyCycles);
-  return smooth_max({at_once * product_cycles(c, columns), at_once * issue, chain, loads});
+  return smooth_max({at_once * product_cycles(c, columns), at_once * issue, chain, loads, widened});
 }
 
 /// What the mask adds to a tile: the blocks that it cuts for the last 64 rows of a head. Warpgroups hide it from each

@@ -90,6 +90,19 @@ TEST_CASE("attention: steps of head_dim 256 get the one tile of 128 rows that do
 }
 
 /// Found by compiling: 128x96 of 8 bits spills 960 bytes with used lengths.
+TEST_CASE("attention: 8-bit keys are widened once for as many rows as a tile has, so prefills get large ones") {
+  const auto config = [](const char* queries, const Fields& others) {
+    Fields fields{{"kv_dtype", "e4m3"}, {"mask", "causal"},    {"batch", "4"},      {"heads_q", "32"},
+                  {"heads_kv", "8"},    {"seqlen_q", queries}, {"seqlen_k", "4096"}};
+    fields.insert(fields.end(), others.begin(), others.end());
+    return chosen_config<FmhaOperator>(problem_of("fmha", fields));
+  };
+  const Fields paged{{"kv_layout", "paged"}, {"page_size", "16"}};
+  const Fields step{{"kv_layout", "paged"}, {"page_size", "64"}, {"q_layout", "ragged"}, {"split_kv", "dealt"}};
+  for (const Fields& others : {Fields{}, paged, step}) CHECK(config("2048", others).tile_m == 128);
+  for (const Fields& others : {paged, step}) CHECK(config("16", others).tile_m == 64);
+}
+
 TEST_CASE("attention: dealt keys get no tile that spills, however few others there are") {
   const auto tile_of = [](Fields fields) {
     fields.push_back({"split_kv", "dealt"});
