@@ -10,10 +10,10 @@
 #include "generator/attention/fmha_merge.h"
 #include "generator/attention/fmha_operator.h"
 #include "generator/attention/latent_registers.h"
+#include "generator/attention/widened_registers.h"
 #include "generator/candidates.h"
 #include "generator/facts.h"
 #include "generator/operator_words.h"
-#include "generator/wgmma_header.h"
 #include "generator/words.h"
 #include "tessera/error.h"
 
@@ -298,10 +298,7 @@ std::string FmhaLatentOperator::call_of_step(const Config& config, std::size_t s
 }
 
 std::vector<SourceFile> FmhaLatentOperator::generated_headers(const Config& config) {
-  if (!widens(config)) return {{"wgmma_shapes.cuh", latent_registers(config)}};
-  const WgmmaShape shapes[] = {fmha_latent::score_wgmma(config), fmha_latent::own_wgmma(config),
-                               fmha_latent::other_wgmma(config)};
-  return {{"wgmma_shapes.cuh", wgmma_header(shapes)}};
+  return {{"wgmma_shapes.cuh", widens(config) ? widened_registers(config) : latent_registers(config)}};
 }
 
 }  // namespace tessera::fmha_latent

@@ -82,7 +82,7 @@ template <Config C>
 __device__ __forceinline__ void kernel(const Params& params) {
   common::require_legal<why_invalid(C)>();
 
-  if constexpr (!widens(C)) RegistersOf<C>::declare();
+  RegistersOf<C>::declare();
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
   if constexpr (common::kIsFirstPiece) set_up<C>(params, smem);

@@ -16,6 +16,8 @@
 // Panels of 64 bytes come with the 64B swizzle. A row of a panel is half a line of banks: for S, lanes that are served
 // at once read two rows whole; for O, a quarter of a line of four keys, odd lanes the second of their two first.
 //
+// Scores, O^T and what is widened are registers by name (registers.cuh).
+//
 // Pairs of blocks, and references that go from block to block, are as in consumer.cuh. A row's keys lie in all lanes
 // and warps, so references lie in shared memory, with the score beyond which a block moves them (its limit). Whoever
 // has P has all that came before: the one who makes the next block's P. P has a place for each parity of pairs: when it
@@ -25,6 +27,7 @@
 #include "fmha/softmax.cuh"
 #include "fmha_latent/deal.cuh"
 #include "fmha_latent/params.cuh"
+#include "fmha_latent/registers.cuh"
 #include "fmha_latent/rows_of_q.cuh"
 #include "fmha_latent/transposed_epilogue.cuh"
 #include "ptx/address.cuh"
@@ -33,7 +36,6 @@
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
-#include "ptx/narrow.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/shared_words.cuh"
 #include "ptx/wgmma.cuh"
@@ -41,11 +43,6 @@
 #include "spec/matrix_descriptor.h"
 
 namespace tessera::fmha_latent {
-
-template <WgmmaShape kShape>
-using MmaOf = ptx::Wgmma<kShape.n, kShape.dtype, kShape.a_in_registers, kShape.b_is_mn_major, kShape.steps>;
-template <Config C>
-using ScoreMma = MmaOf<score_wgmma(C)>;
 
 // Of a sequence's keys, and of its values, which are a part of them.
 template <Config C>
@@ -60,11 +57,6 @@ template <Config C>
 struct TransposedConsumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
   static constexpr Barriers kBarriers = barriers(C);
-  static constexpr int kStepsOfBlock = kBlockKeys / 16;  // along the keys
-  static constexpr int kStepsOfScores = score_wgmma(C).steps;
-  using ValueMma = MmaOf<own_wgmma(C)>;
-  using TransposedScores = float[C.tile_m / 2];  // [group of rows][key, and that 8 further][row of two]
-  using Output = TransposedOutput<C>;
   using Sums = float[2];  // of the rows of own_group()
 
   const Params& p;
@@ -110,10 +102,12 @@ struct TransposedConsumer {
   __device__ __forceinline__ unsigned subtrahends() const { return limits() + kRows * 4; }
   __device__ __forceinline__ unsigned scales() const { return limits() + 2 * kRows * 4; }
   __device__ __forceinline__ unsigned factors(int block) const {
-    return smem + kLayout.factors.offset + block * kRows * 4;
+    return smem + kLayout.factors.offset + (2 * parity() + block) * kRows * 4;
   }
-  __device__ __forceinline__ unsigned moved(int block) const { return smem + kLayout.marks.offset + 4 * block; }
-  __device__ __forceinline__ unsigned asked() const { return smem + kLayout.marks.offset + 8 + 4 * index; }
+  __device__ __forceinline__ unsigned moved(int block) const {
+    return smem + kLayout.marks.offset + (2 * parity() + block) * 4;
+  }
+  __device__ __forceinline__ unsigned asked() const { return smem + kLayout.marks.offset + (4 + index) * 4; }
   __device__ __forceinline__ static unsigned of_warp(unsigned region, int warpgroup, int warp) {
     return region + (warpgroup * kWarpsOfConsumer + warp) * kRows * 4;
   }
@@ -160,56 +154,35 @@ struct TransposedConsumer {
   }
 
   // Of the own block, a panel at a time: while wgmma multiplies one half, the other is widened.
-  __device__ __forceinline__ void compute_scores(TransposedScores& scores, int first_key, bool is_last) {
+  __device__ __forceinline__ void compute_scores(int first_key, bool is_last) {
     clear_behind(first_key);
     const unsigned from = keys_at(index) + (warp() * 16 + octet()) * kRawSpanBytes +
                           ((static_cast<unsigned>(quad()) ^ (octet() / 2 % 4)) * 16);
-    const unsigned long long b = k_major_descriptor(smem + kLayout.q.offset, C.tile_m, C.swizzle);
-    unsigned a[2][kStepsOfScores][4];
+    const unsigned q_low = static_cast<unsigned>(k_major_descriptor(smem + kLayout.q.offset, C.tile_m, C.swizzle));
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel) {
       wait_for_panel(index, panel);
-      const ptx::Words4 low = ptx::ld_shared_v4(from + panel * kRawPanelBytes);
-      const ptx::Words4 high = ptx::ld_shared_v4(from + panel * kRawPanelBytes + 8 * kRawSpanBytes);
-      const unsigned of_low[4] = {low.x, low.y, low.z, low.w}, of_high[4] = {high.x, high.y, high.z, high.w};
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (panel > 0) ptx::wgmma_wait_group<1>();  // who read these registers before
-        unsigned long long b_steps[kStepsOfScores];
-#pragma unroll
-        for (int i = 0; i < kStepsOfScores; ++i) {
-          const int step = half * kStepsOfScores + i;
-          ptx::cvt_f16x2_e4m3x2_x2(of_low[step], a[half][i][0], a[half][i][2]);
-          ptx::cvt_f16x2_e4m3x2_x2(of_high[step], a[half][i][1], a[half][i][3]);
-          b_steps[i] =
-              advance_descriptor(b, k_major_step_bytes(panel * 2 * kStepsOfScores + step, C.tile_m, C.swizzle));
-        }
-        ptx::wgmma_fence();
-        ScoreMma<C>::mma(scores, a[half], b_steps, panel > 0 || half > 0 ? 1 : 0);
-        ptx::wgmma_commit_group();
+      if (panel == 0) {
+        RegistersOf<C>::begin_scores(from, q_low);
+      } else {
+        RegistersOf<C>::add_scores(from + panel * kRawPanelBytes, q_low + panel * (q_panel_bytes(C) >> 4));
       }
     }
     ptx::wgmma_wait_group<0>();
-    ScoreMma<C>::hold(scores);
     if (is_last && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.q_empty>(smem));
   }
 
   // The rare cases: a scale that cannot be folded, a block with keys that some row does not see.
-  __device__ __forceinline__ void fix_up(TransposedScores& scores, int first_key) const {
+  __device__ __forceinline__ void fix_up(int first_key) const {
     if (!scale.is_applied() && first_key + kBlockKeys <= visible_end(0)) return;
     // What follows from this is rare, and not worth registers from block to block.
     const int lane = ptx::forget(static_cast<int>(threadIdx.x) % 32);
     const int key = first_key + warp() * 16 + lane / 4;
-    const float factor = scale.factor();
+    int ends[C.facts.mask == Mask::none ? 1 : C.tile_m / 4];
 #pragma unroll
-    for (int i = 0; i < kGroupsOfRows<C>; ++i) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int end = visible_end(8 * i + 2 * (lane % 4) + e) - key;
-        scores[4 * i + e] = 0 < end ? scores[4 * i + e] * factor : ptx::minus_infinity();
-        scores[4 * i + 2 + e] = 8 < end ? scores[4 * i + 2 + e] * factor : ptx::minus_infinity();
-      }
-    }
+    for (int i = 0; i < static_cast<int>(sizeof(ends) / sizeof(ends[0])); ++i)
+      ends[i] = visible_end(8 * (i / 2) + 2 * (lane % 4) + i % 2) - key;
+    RegistersOf<C>::hide_behind(scale.factor(), ends);
   }
 
   // Sums, and O, follow references that a block moved. No product is under way.
@@ -219,63 +192,20 @@ struct TransposedConsumer {
     sums[0] *= factor[0];
     sums[1] *= factor[1];
   }
-  __device__ __forceinline__ void rescale_output(int block, Output& output) const {
-#pragma unroll
-    for (int j = 0; j < kTransposedTiles; ++j) ValueMma::hold(output[j]);
-#pragma unroll
-    for (int i = 0; i < kGroupsOfRows<C>; ++i) {
-      float factor[2];
-      load_two(factors(block), i, factor);
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-#pragma unroll
-        for (int j = 0; j < kTransposedTiles; ++j) {
-          output[j][4 * i + e] *= factor[e];
-          output[j][4 * i + 2 + e] *= factor[e];
-        }
-      }
-    }
-  }
-
-  // Of each row the sum over a warp's keys comes to the lanes that have it. Lanes exchange halves of what they have,
-  // and add up whole what is left.
-  __device__ __forceinline__ static void add_sums(float (&of_rows)[kGroupsOfRows<C>][2], Sums& sums) {
-#pragma unroll
-    for (int half = kGroupsOfRows<C> / 2; half > 0; half /= 2) {
-      const bool is_upper = (octet() & half) != 0;
-#pragma unroll
-      for (int i = 0; i < half; ++i) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float got = __shfl_xor_sync(0xffffffff, is_upper ? of_rows[i][e] : of_rows[i + half][e], 4 * half);
-          of_rows[i][e] = (is_upper ? of_rows[i + half][e] : of_rows[i][e]) + got;
-        }
-      }
-    }
-#pragma unroll
-    for (int lanes = 4 * kGroupsOfRows<C>; lanes < 32; lanes *= 2) {
-      of_rows[0][0] += __shfl_xor_sync(0xffffffff, of_rows[0][0], lanes);
-      of_rows[0][1] += __shfl_xor_sync(0xffffffff, of_rows[0][1], lanes);
-    }
-    sums[0] += of_rows[0][0];
-    sums[1] += of_rows[0][1];
+  // The place of this thread's rows in a region of rows at the beginning of shared memory.
+  __device__ __forceinline__ unsigned of_quad() const { return smem + 2 * quad() * 4; }
+  __device__ __forceinline__ void rescale_output(int block) const {
+    RegistersOf<C>::rescale(of_quad() + (2 * parity() + block) * kRows * 4);
   }
 
   // References become the rows' maxima. All warps of the warpgroup.
-  __device__ __forceinline__ void move_references(const TransposedScores& scores) const {
+  __device__ __forceinline__ void move_references() const {
     const unsigned maxima = smem + kLayout.maxima.offset;
-#pragma unroll
-    for (int i = 0; i < kGroupsOfRows<C>; ++i) {
-      float factor[2];
-      load_two(scales(), i, factor);
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float max = fmaxf(scores[4 * i + e], scores[4 * i + 2 + e]) * factor[e];
-#pragma unroll
-        for (int lanes = 4; lanes < 32; lanes *= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffff, max, lanes));
-        if (octet() == 0) ptx::st_shared_f32(of_warp(maxima, index, warp()) + (8 * i + 2 * quad() + e) * 4, max);
-      }
-    }
+    float max[2];
+    RegistersOf<C>::find_maxima(max, octet(), of_quad());
+    if (octet() < kGroupsOfRows<C>)
+      ptx::st_shared_v2(of_warp(maxima, index, warp()) + (8 * octet() + 2 * quad()) * 4, __float_as_uint(max[0]),
+                        __float_as_uint(max[1]));
     sync_warpgroup();
     if (thread() < C.tile_m) {
       const unsigned own = thread() * 4;
@@ -293,55 +223,28 @@ struct TransposedConsumer {
   }
 
   // Scores to P, for this warpgroup and the other one.
-  __device__ __forceinline__ void make_probabilities(TransposedScores& scores, int first_key, Sums& sums) const {
-    fix_up(scores, first_key);
-    bool is_exceeded = false;
-#pragma unroll
-    for (int i = 0; i < kGroupsOfRows<C>; ++i) {
-      float limit[2];
-      load_two(limits(), i, limit);
-#pragma unroll
-      for (int e = 0; e < 2; ++e) is_exceeded |= fmaxf(scores[4 * i + e], scores[4 * i + 2 + e]) > limit[e];
-    }
-    const bool asks = __any_sync(0xffffffff, is_exceeded);
+  __device__ __forceinline__ void make_probabilities(int first_key, Sums& sums) const {
+    fix_up(first_key);
+    unsigned is_exceeded;
+    RegistersOf<C>::find_exceeded(is_exceeded, of_quad());
+    const bool asks = __any_sync(0xffffffff, is_exceeded != 0);
     if (asks && threadIdx.x % 32 == 0) ptx::st_shared_u32(asked(), pairs);
     sync_warpgroup();
     const bool moves = ptx::ld_shared_u32(asked()) == pairs;
     if (moves) {
-      move_references(scores);
+      move_references();
       rescale_sums(index, sums);
-    }
-    unsigned packed[kGroupsOfRows<C>][2];
-    float of_rows[kGroupsOfRows<C>][2];
-#pragma unroll
-    for (int i = 0; i < kGroupsOfRows<C>; ++i) {
-      float subtrahend[2], factor[2];
-      load_two(subtrahends(), i, subtrahend);
-      load_two(scales(), i, factor);
-#pragma unroll
-      for (int key = 0; key < 2; ++key) {
-        float probability[2];
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          probability[e] = ptx::ex2(fmaf(scores[4 * i + 2 * key + e], factor[e], -subtrahend[e]));
-          of_rows[i][e] = key == 0 ? probability[e] : of_rows[i][e] + probability[e];
-        }
-        packed[i][key] = ptx::cvt_pack<DType::f16>(probability[0], probability[1]);
-      }
     }
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int key_of_lane = warp() * 16 + lane / 8 % 2 * 8 + lane % 8;
     const unsigned address =
         swizzle_address(p_swizzle(C), p_of(index) + static_cast<unsigned>(key_of_lane * 2 * C.tile_m + lane / 16 * 16));
-#pragma unroll
-    for (int i = 0; i < kGroupsOfRows<C>; i += 2)
-      ptx::stmatrix_x4(address ^ static_cast<unsigned>(16 * i), packed[i][0], packed[i][1], packed[i + 1][0],
-                       packed[i + 1][1]);
+    RegistersOf<C>::exponentiate(of_quad(), address);
     if (thread() == 0) ptx::st_shared_u32(moved(index), static_cast<unsigned>(moves));
     ptx::fence_proxy_async_shared();
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.p_full>(smem, index));
-    add_sums(of_rows, sums);
+    RegistersOf<C>::add_sums(sums, octet());
   }
 
   __device__ __forceinline__ void wait_for_p(int block) const {
@@ -351,76 +254,40 @@ struct TransposedConsumer {
   __device__ __forceinline__ bool has_moved(int block) const { return ptx::ld_shared_u32(moved(block)) != 0; }
 
   // O^T += V^T P^T of a block, whose P is there.
-  __device__ __forceinline__ void add_values(Output& output, int block, int accumulate) const {
+  __device__ __forceinline__ void add_values(int block, int accumulate) const {
     const int panel = index * kPanelsOfHalf + warp();
     wait_for_panel(block, panel);
     const unsigned t = static_cast<unsigned>(quad()), g = static_cast<unsigned>(octet());
     const unsigned first = keys_at(block) + panel * kRawPanelBytes + 2 * t * kRawSpanBytes + (g / 2 ^ t) * 16 +
                            g % 2 * 8 + t % 2 * kRawSpanBytes;
-    const unsigned second = first ^ kRawSpanBytes;
     // Bytes of both keys, that with the lower k first.
     const unsigned low_half = t % 2 == 0 ? 0x5140u : 0x1504u, high_half = t % 2 == 0 ? 0x7362u : 0x3726u;
-    const unsigned long long b = mn_major_descriptor(p_of(block), kBlockKeys, p_swizzle(C));
-    unsigned a[2][kTransposedTiles / 2][1][4];
-#pragma unroll
-    for (int step = 0; step < kStepsOfBlock; ++step) {
-      unsigned codes[2][2][2];  // [8 keys further][key][half of the columns]
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        ptx::ld_shared_v2(first + (16 * step + 8 * i) * kRawSpanBytes, codes[i][0][0], codes[i][0][1]);
-        ptx::ld_shared_v2(second + (16 * step + 8 * i) * kRawSpanBytes, codes[i][1][0], codes[i][1][1]);
-      }
-      const unsigned long long b_step[1] = {advance_descriptor(b, mn_major_step_bytes(step, p_swizzle(C)))};
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (step > 0) ptx::wgmma_wait_group<1>();  // who read these registers before
-#pragma unroll
-        for (int j = 0; j < kTransposedTiles / 2; ++j) {
-          unsigned(&fragment)[4] = a[half][j][0];
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const unsigned of_keys = ptx::prmt(codes[i][0][half], codes[i][1][half], j == 0 ? low_half : high_half);
-            ptx::cvt_f16x2_e4m3x2_x2(of_keys, fragment[2 * i], fragment[2 * i + 1]);
-          }
-        }
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int j = 0; j < kTransposedTiles / 2; ++j)
-          ValueMma::mma(output[half * kTransposedTiles / 2 + j], a[half][j], b_step, step == 0 ? accumulate : 1);
-        ptx::wgmma_commit_group();
-      }
-    }
+    RegistersOf<C>::add_values(first, first ^ kRawSpanBytes, low_half, high_half,
+                               static_cast<unsigned>(mn_major_descriptor(p_of(block), kBlockKeys, p_swizzle(C))),
+                               accumulate);
     release(block);  // A of the last products was made of what was read, so that no load is under way
     ptx::wgmma_wait_group<0>();
   }
 
-  // A block of a pair, scores with the first.
-  __device__ __forceinline__ void multiply(int pair, int block, bool is_last, Output& output, Sums& sums,
-                                           int accumulate) {
+  // A block of a pair, scores with the first. Sums follow references that the first one's block moved before the second
+  // warpgroup's own block is summed.
+  __device__ __forceinline__ void multiply(int pair, int block, bool is_last, Sums& sums, int accumulate) {
     if (block == 0) {
-      TransposedScores scores;
       const int first_key = pair * kPairKeys + index * kBlockKeys;
-      compute_scores(scores, first_key, is_last);
-      if (index == 1) follow(output, sums);
-      make_probabilities(scores, first_key, sums);
-    }
-    if (index == 0 || block == 1) {
-      wait_for_p(block);
-      if (has_moved(block)) {
-        if (block != index) rescale_sums(block, sums);
-        rescale_output(block, output);
+      compute_scores(first_key, is_last);
+      if (index == 1) {
+        wait_for_p(0);
+        if (has_moved(0)) rescale_sums(0, sums);
       }
+      make_probabilities(first_key, sums);
     }
-    add_values(output, block, accumulate);
+    if (index == 0 || block == 1) wait_for_p(block);
+    if (has_moved(block)) {
+      if (block > index) rescale_sums(block, sums);
+      rescale_output(block);
+    }
+    add_values(block, accumulate);
   }
-  // The second warpgroup, before its own P is there: behind that the first one writes over the factors.
-  __device__ __forceinline__ void follow(Output& output, Sums& sums) const {
-    wait_for_p(0);
-    if (!has_moved(0)) return;
-    rescale_sums(0, sums);
-    rescale_output(0, output);
-  }
-
   // The rows' sums over both warpgroups' keys; what O is multiplied with comes to factors(index). A thread has a row.
   __device__ __forceinline__ void finish_rows(const Part& part, const Sums& sums) const {
     const unsigned region = smem + kLayout.sums.offset;
@@ -443,7 +310,6 @@ struct TransposedConsumer {
   }
 
   __device__ __forceinline__ void run() {
-    Output output;
     unsigned q_parity = 0;
     Part part;
 #pragma unroll 1
@@ -467,14 +333,14 @@ struct TransposedConsumer {
       do {  // of a part with a pair at least
         const int block = step % 2;
         if (block == 0) ++pairs;
-        multiply(step / 2, block, step / 2 + 1 == part.end, output, sums, step > 2 * part.begin ? 1 : 0);
+        multiply(step / 2, block, step / 2 + 1 == part.end, sums, step > 2 * part.begin ? 1 : 0);
         if (block == 0) continue;
         phase = phase_of(1) ^ static_cast<unsigned>(slot_of(1) + 1 == slots(C));
         slot = slot + 2 < slots(C) ? slot + 2 : slot + 2 - slots(C);
       } while (++step < 2 * part.end);
       finish_rows(part, sums);
-      rescale_output(index, output);
-      store_transposed<C>(p, part, output, index * (kHeadDimV / 2) + warp() * kSpanElements, first_row);
+      rescale_output(index);
+      store_transposed<C>(p, part, index * (kHeadDimV / 2) + warp() * kSpanElements, first_row);
     }
   }
 };

@@ -5,6 +5,7 @@
 #include "fmha_latent/deal.cuh"
 #include "fmha_latent/epilogue.cuh"
 #include "fmha_latent/params.cuh"
+#include "fmha_latent/registers.cuh"
 #include "ptx/address.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
@@ -12,12 +13,8 @@
 
 namespace tessera::fmha_latent {
 
-inline constexpr int kTransposedTiles = kHeadDimV / 2 / 64;  // of a warpgroup's columns
 template <Config C>
 inline constexpr int kGroupsOfRows = C.tile_m / 8;  // in which a thread has two
-// [tile][group of rows][column of two][row of two]
-template <Config C>
-using TransposedOutput = float[kTransposedTiles][C.tile_m / 2];
 
 // Where a row of the tile goes, from `first_column` on; null: it is none of the sequence's.
 template <Config C>
@@ -32,8 +29,7 @@ __device__ __forceinline__ char* row_place(const Params& p, const Part& part, in
 
 // `first_column`: of the warp's 64. Each lane finds where one or two rows go, and hands that to those who store them.
 template <Config C>
-__device__ __forceinline__ void store_transposed(const Params& p, const Part& part, const TransposedOutput<C>& output,
-                                                 int first_column, int first_row) {
+__device__ __forceinline__ void store_transposed(const Params& p, const Part& part, int first_column, int first_row) {
   constexpr int kRowsOfLane = (C.tile_m + 31) / 32;
   // Where rows lie follows from this, and is not worth registers from part to part.
   const int lane = ptx::forget(static_cast<int>(threadIdx.x) % 32);
@@ -41,34 +37,14 @@ __device__ __forceinline__ void store_transposed(const Params& p, const Part& pa
 #pragma unroll
   for (int i = 0; i < kRowsOfLane; ++i)
     places[i] = reinterpret_cast<unsigned long long>(row_place<C>(p, part, first_column, first_row, 32 * i + lane));
-  const bool is_part = is_dealt(C) && part.slot >= 0;
-#pragma unroll
-  for (int i = 0; i < kGroupsOfRows<C>; ++i) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const unsigned long long place = __shfl_sync(0xffffffff, places[i / 4], 8 * (i % 4) + 2 * (lane % 4) + e);
-      if (place == 0) continue;
-      float values[8];
-#pragma unroll
-      for (int j = 0; j < kTransposedTiles; ++j) {
-        values[2 * j] = output[j][4 * i + e];
-        values[2 * j + 1] = output[j][4 * i + 2 + e];
-      }
-      if (is_part) {
-        float* const to = reinterpret_cast<float*>(place) + lane / 4 * 8;
-#pragma unroll
-        for (int j = 0; j < 8; j += 4)
-          ptx::st_global_v4(to + j, {__float_as_uint(values[j]), __float_as_uint(values[j + 1]),
-                                     __float_as_uint(values[j + 2]), __float_as_uint(values[j + 3])});
-        continue;
-      }
-      unsigned words[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) words[j] = ptx::cvt_pack<C.facts.dtype>(values[2 * j], values[2 * j + 1]);
-      ptx::st_global_v4(reinterpret_cast<char*>(place) + o_element_bytes(C.facts) * (lane / 4 * 8),
-                        {words[0], words[1], words[2], words[3]});
+  const int columns = lane / 4 * 8, first = 2 * (lane % 4);
+  if constexpr (is_dealt(C)) {
+    if (part.slot >= 0) {
+      RegistersOf<C>::store_f32_rows(places, first, columns * 4);
+      return;
     }
   }
+  RegistersOf<C>::store_16_bit_rows(places, first, columns * o_element_bytes(C.facts));
 }
 
 // What is known of a row of the tile: its reference, times log2(e), -inf where no key was visible; its sum.

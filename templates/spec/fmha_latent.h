@@ -219,8 +219,9 @@ struct SmemLayout {
   SmemRegion k;           // [slots][panels][64][span]; P in the last panel
   SmemRegion p;           // 8-bit keys: [parity of the pair][block of it][64 keys][rows], f16
   SmemRegion references;  // [2][64] fp32, of the blocks' P; 8-bit keys: [64] limits, subtrahends, scales
-  SmemRegion factors;     // 8-bit keys: [2][64] fp32, of O where a block moved references
-  SmemRegion marks;       // 8-bit keys: [2] whether a block moved them, [2] the last pair in which a warp asked for it
+  SmemRegion factors;     // 8-bit keys: [parity of the pair][block of it][64] fp32, of O where a block moved references
+  SmemRegion marks;       // 8-bit keys: [parity of the pair][block of it] whether it moved them, [2] the last pair in
+                          // which a warp asked for it
   SmemRegion maxima;      // 8-bit keys: [consumer warpgroup][warp][64] fp32, of a block's scores
   SmemRegion sums;        // [consumer warpgroup][64] fp32; 8-bit keys: [consumer warpgroup][warp][64]
   SmemRegion tail;        // whether the next range's part is added here: a word, of 8 bytes for what lies behind
@@ -264,8 +265,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.k = {"k", end_of(layout.q), slots(c) * slot_bytes(c)};
   layout.p = {"p", end_of(layout.k), widens(c) ? 4 * p_bytes(c) : 0};
   layout.references = {"references", end_of(layout.p), (widens(c) ? 3 : 2) * kRows * 4};
-  layout.factors = {"factors", end_of(layout.references), widens(c) ? 2 * kRows * 4 : 0};
-  layout.marks = {"marks", end_of(layout.factors), widens(c) ? 4 * 4 : 0};
+  layout.factors = {"factors", end_of(layout.references), widens(c) ? 4 * kRows * 4 : 0};
+  layout.marks = {"marks", end_of(layout.factors), widens(c) ? 6 * 4 : 0};
   layout.maxima = {"maxima", end_of(layout.marks), widens(c) ? kConsumers * kWarpsOfConsumer * kRows * 4 : 0};
   layout.sums = {"sums", end_of(layout.maxima), kConsumers * (widens(c) ? kWarpsOfConsumer : 1) * kRows * 4};
   layout.tail = {"tail", end_of(layout.sums), joins_tails(c) ? 8 : 0};
