@@ -104,6 +104,8 @@ __device__ __forceinline__ void kernel(const Params& params) {
     common::in_piece<kPieceOfConsumers, has_cache(C.facts)>([&] {
       ptx::setmaxnreg_inc<kBudget.consumer>();
       if constexpr (widens(C)) {
+        // Without it a pair of blocks had up to 90 instructions more where lengths are read, and took as long (H200).
+        common::keep_values();
         TransposedConsumer<C>{params, smem, warpgroup - 1}.run();
       } else {
         Consumer<C>{params, smem, warpgroup - 1}.run();

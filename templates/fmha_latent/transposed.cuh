@@ -244,17 +244,17 @@ struct TransposedConsumer {
     ptx::fence_proxy_async_shared();
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(barrier_at<kBarriers.p_full>(smem, index));
-    RegistersOf<C>::add_sums(sums, octet());
   }
 
-  __device__ __forceinline__ void wait_for_p(int block) const {
+  // Waits for a block's P. True: references moved, O takes the factors, and sums that the block is not in yet.
+  __device__ __forceinline__ bool is_moved(int block) const {
     ptx::mbarrier_wait_parity(barrier_at<kBarriers.p_full>(smem, block), parity());
+    return ptx::ld_shared_u32(moved(block)) != 0;
   }
-  // Whether references moved with a block whose P is there: O takes the factors, and sums that the block is not in yet.
-  __device__ __forceinline__ bool has_moved(int block) const { return ptx::ld_shared_u32(moved(block)) != 0; }
 
-  // O^T += V^T P^T of a block, whose P is there.
-  __device__ __forceinline__ void add_values(int block, int accumulate) const {
+  // O^T += V^T P^T of a block, whose P is there. Beside the first one's products the own block's sums are added up:
+  // before P was handed over they held up the other warpgroup.
+  __device__ __forceinline__ void add_values(int block, Sums& sums, int accumulate) const {
     const int panel = index * kPanelsOfHalf + warp();
     wait_for_panel(block, panel);
     const unsigned t = static_cast<unsigned>(quad()), g = static_cast<unsigned>(octet());
@@ -266,27 +266,29 @@ struct TransposedConsumer {
                                static_cast<unsigned>(mn_major_descriptor(p_of(block), kBlockKeys, p_swizzle(C))),
                                accumulate);
     release(block);  // A of the last products was made of what was read, so that no load is under way
+    if (block == 0) RegistersOf<C>::add_sums(sums, octet());
     ptx::wgmma_wait_group<0>();
   }
 
   // A block of a pair, scores with the first. Sums follow references that the first one's block moved before the second
   // warpgroup's own block is summed.
   __device__ __forceinline__ void multiply(int pair, int block, bool is_last, Sums& sums, int accumulate) {
+    bool moves = false;
     if (block == 0) {
       const int first_key = pair * kPairKeys + index * kBlockKeys;
       compute_scores(first_key, is_last);
       if (index == 1) {
-        wait_for_p(0);
-        if (has_moved(0)) rescale_sums(0, sums);
+        moves = is_moved(0);
+        if (moves) rescale_sums(0, sums);
       }
       make_probabilities(first_key, sums);
     }
-    if (index == 0 || block == 1) wait_for_p(block);
-    if (has_moved(block)) {
-      if (block > index) rescale_sums(block, sums);
-      rescale_output(block);
+    if (index == 0 || block == 1) {
+      moves = is_moved(block);
+      if (moves && block != index) rescale_sums(block, sums);
     }
-    add_values(block, accumulate);
+    if (moves) rescale_output(block);
+    add_values(block, sums, accumulate);
   }
   // The rows' sums over both warpgroups' keys; what O is multiplied with comes to factors(index). A thread has a row.
   __device__ __forceinline__ void finish_rows(const Part& part, const Sums& sums) const {
