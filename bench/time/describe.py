@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the description of a Hopper GPU from what micro.cu measured:
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl DRIFT.jsonl RAMP.jsonl LANES.jsonl FLIGHT.jsonl SOFT.jsonl SCATTERED.jsonl > emulator/time/gpus/h200.json
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl DRIFT.jsonl RAMP.jsonl LANES.jsonl FLIGHT.jsonl SOFT.jsonl SCATTERED.jsonl TRIP.jsonl PARTS.jsonl PREFETCH.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -331,7 +331,10 @@ def main() -> None:
     def ctas_us(ctas: int) -> float:
         return find("CTAs that do nothing", threads=128, ctas=ctas)["us"]
 
-    chains = [line["latency"] for line in lines if line["what"] == "dependent loads of the next CTA" and line["share"] > 1]
+    # A load of the own memory by its cluster address, and what one of the next CTA's takes more.
+    own = find("dependent loads of the next CTA", share=1)["latency"]
+    fetch = {what: find(f"fetch {what}", share=2, ctas=132, threads=128, at_once=1)["cycles"] for what in ("own", "next")}
+    asked = {line["asked"]: line["cycles_of_step"] for line in lines if line["what"] == "ring beside" and line["ctas"] == 1}
     loop = find("loop of fma.rn.f32", instructions=128, warps=1)["cycles"]
 
     def beside(name: str) -> float:
@@ -496,6 +499,8 @@ def main() -> None:
             "mma": mma,
             "tma": {
                 "issue": measured(by_thread[8192]["issue"], "expect_tx and a copy of 8 KiB, eight in a row by one thread"),
+                "prefetch_issue": by_units(
+                    (asked[16] - asked[4]) / 12, "rows that the thread of a ring of copies brings to the L2 beside each: 16 less 4", "prefetch"),
                 "bytes_per_clock": measured(
                     max(line["bytes_per_clock"] for line in by_thread.values()), "bulk copies from the L2, one SM, eight under way"
                 ),
@@ -583,7 +588,9 @@ def main() -> None:
                 "cluster_barrier": measured(find("barrier.cluster", warps=4)["cycles"], "barrier.cluster of 2 CTAs, 4 warps"),
                 "cluster_store": published(200, "arXiv 2501.12084: 181-213 cycles on an H800"),
                 "cluster_load": by_units(
-                    sorted(chains)[len(chains) // 2], f"dependent loads of the next CTA, {min(chains):.0f} to {max(chains):.0f}", "cluster"
+                    own + fetch["next"] - fetch["own"],
+                    "a load of each lane from the next CTA's less one from the own by its cluster address, and that one's latency (cluster.cu)",
+                    "parts",
                 ),
                 "cluster_bytes_per_clock": by_units(
                     max(line["bytes_per_clock"] for line in lines if line["what"] == "loads of 16 bytes a thread, the next CTA's"),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "emulator/instructions/lanes.h"
 #include "emulator/memory/access.h"
 #include "emulator/memory/async.h"
 
@@ -211,6 +212,12 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
       break;
     case CostKind::tma:
       warp.now = time + gpu_.tma_issue;
+      if (in.opcode.starts_with("cp.async.bulk.prefetch.L2")) {
+        const int lane = std::countr_zero(active);
+        ask_ahead(sm, time, lane_address(*warp.warp, in.op[0], lane),
+                  read_lane<std::uint32_t>(*warp.warp, in.op[1], lane));
+        if (gpu_.tma_prefetch_issue > 0) warp.now = time + gpu_.tma_prefetch_issue;
+      }
       break;
     case CostKind::tensor_memory:
       ready = core.pipe[pipe] + cost.time.latency;
@@ -303,7 +310,8 @@ std::uint64_t Clock::completion(const AsyncOperation& operation) {
       }
       over = std::max(over, sm.engine + gpu_.tma_latency_l2);
       if (work.global != 0) over += first_access(sm);
-      if (surroundings_.is_cold && work.global != 0 &&
+      // Of plain memory nothing but the bytes has to come.
+      if (surroundings_.is_cold && work.first_byte != 0 &&
           std::find(sm.tensors.begin(), sm.tensors.end(), work.global) == sm.tensors.end()) {
         sm.tensors.push_back(work.global);
         over += gpu_.tma_first_use;

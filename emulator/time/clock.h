@@ -53,6 +53,12 @@ struct Surroundings {
   /// Allocations that several multiprocessors read at about the same time and the L2 does not have: who does not miss
   /// waits for the memory, too, as what it asks for is on its way.
   std::set<std::uint64_t> on_their_way{};
+  /// Of CTAs that stay and take several tiles: what a multiprocessor reads of an allocation before it comes to what
+  /// others have read for earlier tiles, which is in the L2; bytes, and which part of all that it reads there.
+  struct Cold {
+    double bytes = 0, part = 1;
+  };
+  std::map<std::uint64_t, Cold> cold_of{};
   /// Bytes a clock that a multiprocessor gets of what lies there.
   std::map<std::uint64_t, double> rate_of{};
   /// Bytes that the memory moves for one that misses: what is displaced, more than by what the kernel writes; its rate.
@@ -124,6 +130,8 @@ struct SmClock {
   std::array<double, kPipes> pipe_busy{};
   double issue_busy = 0;
   bool has_read = false;
+  std::map<std::uint64_t, double> read_of{};              ///< bytes, by allocation
+  std::unordered_map<std::uint64_t, double> asked_for{};  ///< lines that were brought to the L2 ahead: when
   double translated = -1;                ///< when the first read's addresses are known; -1: nothing has been read
   double miss_left = 0;                  ///< parts of requests that have missed and were not served so
   std::vector<bool> code{};              ///< by line of 128 bytes: has been executed
@@ -218,6 +226,10 @@ class Clock {
   /// A latency with its tail, by turns so that their mean is what it should be.
   double with_tail(double latency, double tail);
   double request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy, bool by_lanes = false);
+  /// What of a read comes from the memory, not from the L2: when it is there.
+  double from_memory(SmClock& sm, double time, double bytes, bool is_copy);
+  /// A bulk copy to the L2 alone.
+  void ask_ahead(SmClock& sm, double time, std::uint64_t address, double bytes);
   /// What the addresses of the first reads of a multiprocessor take: the translations that they need are not there.
   double first_access(SmClock& sm) const;
   double deliver(const AsyncWork& work, SmClock& sm, double time);

@@ -328,10 +328,20 @@ double Clock::l2_load() const {
 
 // A read by a multiprocessor: when its bytes are there. The way to the L2 and its parts of the shared rates are queues;
 // a request that misses waits for the memory as well. Which of them miss is by turns, in the grid's proportion, the
-// first one first.
+// first one first; who else reads the same at the same time waits for the memory, too.
 double Clock::request(SmClock& sm, double time, std::uint64_t address, double bytes, bool is_copy, bool by_lanes) {
-  const double miss = miss_of(address, bytes);
-  const auto found = surroundings_.rate_of.find(allocation_of(address));
+  double miss = miss_of(address, bytes);
+  const std::uint64_t allocation = allocation_of(address);
+  double& read_before = sm.read_of[allocation];
+  bool is_in_l2 = false;
+  if (const auto cold = surroundings_.cold_of.find(allocation); cold != surroundings_.cold_of.end()) {
+    is_in_l2 = read_before >= cold->second.bytes;
+    miss = std::min(1.0, miss / cold->second.part);
+  }
+  read_before += bytes;
+  const auto asked_for = sm.asked_for.find(address / kLineBytes);
+  is_in_l2 = is_in_l2 || asked_for != sm.asked_for.end();
+  const auto found = surroundings_.rate_of.find(allocation);
   double rate = gpu_.l2_bytes_per_clock / surroundings_.active_sms;
   if (found != surroundings_.rate_of.end()) {
     rate = found->second;
@@ -346,36 +356,53 @@ double Clock::request(SmClock& sm, double time, std::uint64_t address, double by
   const double start =
       is_copy ? take(sm.path, time, took) : beside_copies(sm.path, sm.path_of_lanes, time, took, waits_for);
   sm.path_busy += took;
+  double over = start + took + (is_copy ? gpu_.tma_latency_l2 : with_tail(gpu_.l2_latency, gpu_.l2_tail));
+  if (asked_for != sm.asked_for.end()) over = std::max(over, asked_for->second);
+  if (is_in_l2) return over;
   if (!std::exchange(sm.has_read, true)) sm.miss_left = 1 - miss;
   sm.miss_left += miss;
-  const bool waits = !is_copy && surroundings_.on_their_way.contains(allocation_of(address));
-  double over = start + took + (is_copy ? gpu_.tma_latency_l2 : with_tail(gpu_.l2_latency, gpu_.l2_tail));
-  if (waits) over = std::max(over, start + with_tail(gpu_.hbm_latency, gpu_.hbm_tail));
-  if (sm.miss_left >= 1 - 1e-9) {
-    sm.miss_left -= 1;
-    const double hbm = time_of_read(sm, time, bytes * surroundings_.hbm_factor);
-    // It comes when its address is known, which who asked adds.
-    const double known = first_access(sm);
-    const double asked = time + known;
-    const double hbm_start =
-        (is_copy ? take(sm.hbm, asked, hbm) : beside_copies(sm.hbm, sm.hbm_of_lanes, asked, hbm)) - known;
-    sm.hbm_busy += hbm;
-    hbm_total += bytes;
-    const double latency = is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail);
-    // While others are under way it takes longer, by a part of what these take (flight.cu), more where the memory
-    // writes, too.
-    while (!sm.under_way.empty() && sm.under_way.front().first <= asked) {
-      sm.under_way_takes -= sm.under_way.front().second;
-      sm.under_way.pop_front();
-    }
-    sm.under_way_takes += hbm;
-    const double behind_lanes =
-        gpu_.hbm_behind + (gpu_.hbm_behind_mixed - gpu_.hbm_behind) * std::min(1.0, 2 * surroundings_.hbm_written);
-    const double behind = (is_copy ? gpu_.tma_behind : behind_lanes) * sm.under_way_takes;
-    over = std::max({over, hbm_start + hbm + latency, time + latency + behind});
-    sm.under_way.emplace_back(over + known, hbm);
+  if (surroundings_.on_their_way.contains(allocation))
+    over = std::max(over, start + (is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail)));
+  if (sm.miss_left < 1 - 1e-9) return over;
+  sm.miss_left -= 1;
+  return std::max(over, from_memory(sm, time, bytes, is_copy));
+}
+
+double Clock::from_memory(SmClock& sm, double time, double bytes, bool is_copy) {
+  const double hbm = time_of_read(sm, time, bytes * surroundings_.hbm_factor);
+  // It comes when its address is known, which who asked adds.
+  const double known = first_access(sm);
+  const double asked = time + known;
+  const double hbm_start =
+      (is_copy ? take(sm.hbm, asked, hbm) : beside_copies(sm.hbm, sm.hbm_of_lanes, asked, hbm)) - known;
+  sm.hbm_busy += hbm;
+  hbm_total += bytes;
+  const double latency = is_copy ? gpu_.tma_latency_hbm : with_tail(gpu_.hbm_latency, gpu_.hbm_tail);
+  // While others are under way it takes longer, by a part of what these take (flight.cu), more where the memory
+  // writes, too.
+  while (!sm.under_way.empty() && sm.under_way.front().first <= asked) {
+    sm.under_way_takes -= sm.under_way.front().second;
+    sm.under_way.pop_front();
   }
+  sm.under_way_takes += hbm;
+  const double behind_lanes =
+      gpu_.hbm_behind + (gpu_.hbm_behind_mixed - gpu_.hbm_behind) * std::min(1.0, 2 * surroundings_.hbm_written);
+  const double behind = (is_copy ? gpu_.tma_behind : behind_lanes) * sm.under_way_takes;
+  // A copy's many lines come from all of the memory, not one after the other at the multiprocessor's part of its rate:
+  // that bounds what many copies get, and then they still have the way through the L2 (cold.cu).
+  const double last = is_copy ? gpu_.tma_latency_l2 : latency;
+  const double over = std::max(hbm_start + hbm + last, time + latency + behind);
+  sm.under_way.emplace_back(over + known, hbm);
   return over;
+}
+
+// The memory is busy with it, and loads of its lines then find them in the L2.
+void Clock::ask_ahead(SmClock& sm, double time, std::uint64_t address, double bytes) {
+  const auto found = surroundings_.miss_of.find(allocation_of(address));
+  const double miss = found == surroundings_.miss_of.end() ? surroundings_.miss : found->second;
+  const double over = from_memory(sm, time, bytes * miss, true);
+  const auto end = address + static_cast<std::uint64_t>(bytes);
+  for (std::uint64_t line = address / kLineBytes; line * kLineBytes < end; ++line) sm.asked_for.try_emplace(line, over);
 }
 
 void Clock::drain(SmClock& sm, double time) {

@@ -272,6 +272,7 @@ GpuTime read_gpu_time(std::string_view text, const std::string& file) {
     if (json.at("l1").contains(key)) *value = reader.leaf("l1", key);
   if (gpu.l1_sets < 1) reader.refuse("l1.sets: from 1 on");
   gpu.tma_issue = reader.leaf("tma", "issue");
+  if (json.at("tma").contains("prefetch_issue")) gpu.tma_prefetch_issue = reader.leaf("tma", "prefetch_issue");
   gpu.tma_bytes_per_clock = reader.leaf("tma", "bytes_per_clock");
   gpu.tma_least = reader.leaf("tma", "least");
   if (json.at("tma").contains("row")) gpu.tma_row = reader.leaf("tma", "row");

@@ -109,7 +109,8 @@ struct GpuTime {
   /// By the type of A, and of D where that is not f32: "f16", "f16 to f16", "e4m3", "s8", "mxf8f6f4", "mxf4".
   std::map<std::string, MmaTime> mma;
 
-  double tma_issue = 0;  ///< cycles of the issuing warp
+  double tma_issue = 0;           ///< cycles of the issuing warp
+  double tma_prefetch_issue = 0;  ///< the same of a bulk copy to the L2 alone; 0: as of others
   double tma_bytes_per_clock = 0, tma_least = 0;
   double tma_row = 0;           ///< cycles of a line of 128 bytes that a row of a tensor load touches; 0: not known
   IntervalTable tma_split_row;  ///< more of a row that begins between sectors, by its bytes; none: not known

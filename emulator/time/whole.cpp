@@ -192,11 +192,13 @@ class Grid {
     }
   }
 
-  // What the clusters that are there at once read of an allocation, several of them each part. The next ones read other
-  // parts of it, or it all again; what they read again is still in the L2 where it can hold all that comes between.
-  // Each half of it holds its own copy (lives.cu: 26 MiB are there again, 38 are not).
+  // What the clusters that are there at once read of an allocation, several of them each part. Where they take several
+  // tiles each, all that is read is more than its bytes so many times: the rest has been read for earlier tiles. The
+  // next ones read other parts of it, or it all again; what they read again is still in the L2 where it can hold all
+  // that comes between. Each half of it holds its own copy (lives.cu: 26 MiB are there again, 38 are not).
   void learn_what_comes(const Clock& clock, double factor) {
     around_.on_their_way.clear();
+    around_.cold_of.clear();
     rereads_.clear();
     const double rounds = std::max(1.0, time_.waves);
     const auto live = memory_.live();
@@ -208,6 +210,10 @@ class Grid {
       if (size == live.end() || together == sharers_.end()) continue;
       parts[address] = std::min(static_cast<double>(size->second), bytes * factor / rounds / together->second);
       all += 2 * parts[address];
+      if (rounds > 1 || bytes <= 0) continue;
+      const double part = std::min(1.0, static_cast<double>(size->second) * together->second / (bytes * factor));
+      const auto begin = static_cast<double>(std::min(clusters_, at_once_) * cluster_size_);
+      around_.cold_of[address] = {part * bytes * factor / begin, part};
     }
     for (const auto& [address, part] : parts) {
       constexpr double kWhole = 0.7;
