@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -158,6 +160,14 @@ std::string unused_name(int file) {
   }
 }
 
+/// Files in memory count, too: behind the limit (ulimit -f) SIGXFSZ ends the process.
+bool may_write_as_much(int file) {
+  struct stat status {};
+  rlimit limit{};
+  return fstat(file, &status) == 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+         static_cast<rlim_t>(status.st_size) <= limit.rlim_cur;
+}
+
 /// A library without the note is told apart by its content.
 std::string identity_of(const fs::path& file) {
   std::string id = elf_build_id(file);
@@ -246,7 +256,7 @@ std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc) {
 std::optional<NvrtcLibrary> open_copy(const NvrtcLibrary& nvrtc) {
   const int from = open(nvrtc.file.c_str(), O_RDONLY | O_CLOEXEC);
   const int to = memfd_create("libnvrtc", MFD_CLOEXEC);
-  bool is_copied = from >= 0 && to >= 0;
+  bool is_copied = from >= 0 && to >= 0 && may_write_as_much(from);
   for (ssize_t bytes = 1; is_copied && bytes > 0;) {
     bytes = sendfile(to, from, nullptr, std::size_t{1} << 30);
     is_copied = bytes >= 0;

@@ -4,12 +4,15 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -129,6 +132,18 @@ TEST_CASE("each copy of an NVRTC is another one, and leaves no file open") {
   std::sort(code.begin(), code.end());
   CHECK(std::adjacent_find(code.begin(), code.end()) == code.end());
   CHECK(next_file() == before);
+}
+
+TEST_CASE("there is no copy where the process may not write so large a file") {
+  const NvrtcLibrary fake = open_nvrtc({.library = TESSERA_FAKE_NVRTC, .repro_folder = {}});
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{1024, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const bool has_copy = open_copy(fake).has_value();  // or SIGXFSZ
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK_FALSE(has_copy);
+  CHECK(open_copy(fake));
 }
 
 TEST_CASE("an option of pieces that keep their values reaches nothing else, whatever came before") {
