@@ -15,6 +15,7 @@
 
 #include "runtime/cache_folder.h"
 #include "runtime/cache_memory.h"
+#include "runtime/compiler_suffix.h"
 #include "runtime/remote/tier.h"
 #include "runtime/underway.h"
 #include "tessera/error.h"
@@ -195,10 +196,15 @@ Pointer Cache::State::build_and_publish(const CacheRequest& request, const std::
     throw;
   }
   compiles.fetch_add(1, std::memory_order_relaxed);
+  // What was compiled otherwise than this compiler would is another's.
+  const CompilerIdentity& compiler = entry->image.report.compiler;
+  if (!entry->keys.entry.empty() && is_lesser(compiler)) entry->keys.entry = entry_key(entry->keys.source, compiler);
   compile_us.fetch_add(static_cast<std::int64_t>(entry->image.report.compile_ms * 1000), std::memory_order_relaxed);
   const bool is_pushed = remote != nullptr && remote->is_written();
   if ((user != nullptr || is_pushed) && !request.keys.entry.empty()) {
-    const EncodedEntry encoded = encode_entry(request, entry->image);
+    CacheRequest made = request;
+    made.keys = entry->keys;
+    const EncodedEntry encoded = encode_entry(made, entry->image);
     entry->folder = publish(encoded);
     if (is_pushed) store_remotely(encoded, request.stop);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "runtime/compiler_suffix.h"
 #include "tessera/cache.h"
 
 namespace tessera {
@@ -16,6 +17,30 @@ void add_list(Sha256& hash, const std::vector<std::string>& items) {
   for (const std::string& item : items) hash.part(item);
 }
 }  // namespace
+
+bool is_lesser(const CompilerIdentity& compiler) {
+  return compiler.build_id.ends_with(kAlone) || compiler.build_id.ends_with(kWhole);
+}
+
+CompilerIdentity compiler_of(const SourceBundle& bundle, CompilerIdentity compiler) {
+  const auto keeps = [](const SourcePiece& piece) { return piece.keeps_values; };
+  if (std::any_of(bundle.pieces.begin(), bundle.pieces.end(), keeps)) return compiler;
+  std::string& id = compiler.build_id;
+  id.resize(std::min(id.size(), id.find('+')));
+  if (id.ends_with(kAlone)) id.resize(id.size() - kAlone.size());
+  return compiler;
+}
+
+std::string entry_key(const std::string& source_key, const CompilerIdentity& compiler) {
+  return Sha256()
+      .part("tessera entry key")
+      .part(source_key)
+      .part(compiler.name)
+      .part(std::to_string(compiler.major_version))
+      .part(std::to_string(compiler.minor_version))
+      .part(compiler.build_id)
+      .hex();
+}
 
 EntryKeys make_keys(const SourceBundle& bundle, const std::string& plan_json, const CompilerIdentity* compiler) {
   std::vector<const SourceFile*> headers;
@@ -36,16 +61,7 @@ EntryKeys make_keys(const SourceBundle& bundle, const std::string& plan_json, co
 
   EntryKeys keys;
   keys.source = source.hex();
-  if (compiler != nullptr) {
-    keys.entry = Sha256()
-                     .part("tessera entry key")
-                     .part(keys.source)
-                     .part(compiler->name)
-                     .part(std::to_string(compiler->major_version))
-                     .part(std::to_string(compiler->minor_version))
-                     .part(compiler->build_id)
-                     .hex();
-  }
+  if (compiler != nullptr) keys.entry = entry_key(keys.source, compiler_of(bundle, *compiler));
   return keys;
 }
 

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "base/begun.h"
+#include "runtime/compiler_suffix.h"
 #include "runtime/kernel_pieces.h"
 #include "runtime/nvrtc_instances.h"
 #include "runtime/nvrtc_library.h"
@@ -128,8 +129,8 @@ class NvrtcCompiler final : public Compiler {
  public:
   explicit NvrtcCompiler(const NvrtcOptions& options)
       : options_(options), instances_(options), identity_(instances_.first().library().identity) {
-    // Pieces that would keep their values do not: other bytes.
-    if (joins_pieces() && !has_alternate(instances_.first().library())) identity_.build_id += "-alone";
+    if (joins_pieces())
+      identity_.build_id = instances_.second_id().empty() ? alone() : alone(fmt::format("+{}", instances_.second_id()));
   }
 
   const CompilerIdentity& identity() const override { return identity_; }
@@ -141,6 +142,7 @@ class NvrtcCompiler final : public Compiler {
 
   /// A merge on a thread of its own.
   Image compile(const SourceBundle& bundle) override {
+    refuse_lasting(bundle.options);
     if (bundle.merge == nullptr) return compile_kernel(bundle);
     const auto start = std::chrono::steady_clock::now();
     std::future<Image> merge =
@@ -152,6 +154,26 @@ class NvrtcCompiler final : public Compiler {
   }
 
  private:
+  struct Piece {
+    std::optional<Image> image;
+    std::string problem;  ///< where there is none
+  };
+
+  /// The build id of the first NVRTC and what stands behind it.
+  std::string alone(std::string_view suffix = kAlone) const {
+    return instances_.first().library().identity.build_id + std::string(suffix);
+  }
+
+  /// NVRTC keeps what -Xnvvm says for all that the process compiles later, under keys that know nothing of it.
+  static void refuse_lasting(const std::vector<std::string>& options) {
+    for (const std::string& option : options)
+      if (option.rfind("-Xnvvm", 0) == 0 || option.rfind("--Xnvvm", 0) == 0)
+        throw Error(ErrorKind::usage,
+                    fmt::format("NVRTC option {}: NVRTC would keep what follows it for all kernels that this process "
+                                "compiles later",
+                                option));
+  }
+
   static double milliseconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
@@ -162,27 +184,51 @@ class NvrtcCompiler final : public Compiler {
   Image compile_kernel(const SourceBundle& bundle) const {
     if (bundle.pieces.empty() || !joins_pieces() || bundle.entries.size() != 1) return compile_whole(bundle);
     const auto start = std::chrono::steady_clock::now();
-    // The last one, which takes longest, here and first. Where one throws, the futures wait for the others.
-    const std::size_t last = bundle.pieces.size() - 1;
-    std::vector<std::future<std::optional<Image>>> others;
-    for (std::size_t i = 0; i < last; ++i)
-      others.push_back(begun([this, &bundle, i] { return compile_piece(bundle, i, kCompileTurn); }));
-    std::optional<Image> longest = compile_piece(bundle, last);
-    std::vector<Image> pieces;
-    for (std::future<std::optional<Image>>& other : others)
-      if (std::optional<Image> piece = other.get()) pieces.push_back(std::move(*piece));
-    if (longest) pieces.push_back(std::move(*longest));
-    // What is wrong, or that there is too little memory for several, is what the whole kernel's compile says, or does
-    // not.
-    if (pieces.size() != bundle.pieces.size()) return compile_whole(bundle);
-    std::string refused;
-    std::optional<Image> image = join_pieces(pieces, bundle.entries.front(), refused);
-    if (!image) {
+    std::string failed, refused;
+    std::vector<Image> pieces = compile_pieces(bundle, failed);
+    // Pieces that keep their values are without their option then, all of them.
+    if (!failed.empty() && instances_.refuses_option()) pieces = compile_pieces(bundle, failed);
+    std::optional<Image> image;
+    if (failed.empty()) {
+      const auto was_alone = [](const Image& piece) { return is_lesser(piece.report.compiler); };
+      const bool is_alone = std::any_of(pieces.begin(), pieces.end(), was_alone);
+      image = join_pieces(pieces, bundle.entries.front(), refused);
+      if (!image) {
+        image = compile_whole(bundle);
+        image->report.log += fmt::format("tessera: compiled whole, as its pieces can't be joined: {}\n", refused);
+      }
+      image->report.compiler = compiler_of(bundle, identity_);
+      if (is_alone) image->report.compiler.build_id = alone();
+    } else {
+      // What is wrong, or that there is too little memory for several, is what the whole kernel's compile says, or does
+      // not.
       image = compile_whole(bundle);
-      image->report.log += fmt::format("tessera: compiled whole, as its pieces can't be joined: {}\n", refused);
+      image->report.log += fmt::format("tessera: compiled whole, as a piece failed: {}\n", failed);
+      image->report.compiler.build_id += kWhole;
     }
     image->report.compile_ms = milliseconds_since(start);
     return std::move(*image);
+  }
+
+  /// `failed`: what one said that failed; empty where none did.
+  std::vector<Image> compile_pieces(const SourceBundle& bundle, std::string& failed) const {
+    // The last one, which takes longest, here and first. Where one throws, the futures wait for the others.
+    const std::size_t last = bundle.pieces.size() - 1;
+    std::vector<std::future<Piece>> others;
+    for (std::size_t i = 0; i < last; ++i)
+      others.push_back(begun([this, &bundle, i] { return compile_piece(bundle, i, kCompileTurn); }));
+    Piece longest = compile_piece(bundle, last);
+    std::vector<Image> images;
+    failed.clear();
+    const auto take = [&](Piece piece) {
+      if (piece.image)
+        images.push_back(std::move(*piece.image));
+      else
+        failed = piece.problem;
+    };
+    for (std::future<Piece>& other : others) take(other.get());
+    take(std::move(longest));
+    return images;
   }
 
   /// The bundle that one piece is compiled from.
@@ -195,59 +241,63 @@ class NvrtcCompiler final : public Compiler {
     return piece;
   }
 
-  /// Nothing where it fails. `turn`: how long it waits for others to begin: what takes longest should have an NVRTC for
-  /// itself first (nvrtc_instances.h).
-  std::optional<Image> compile_piece(const SourceBundle& bundle, std::size_t index,
-                                     std::chrono::milliseconds turn = {}) const {
-    const SourceBundle piece = piece_of(bundle, index);
+  /// `turn`: how long it waits for others to begin: what takes longest should have an NVRTC for itself first
+  /// (nvrtc_instances.h).
+  Piece compile_piece(const SourceBundle& bundle, std::size_t index, std::chrono::milliseconds turn = {}) const {
+    const SourceBundle source = piece_of(bundle, index);
     const bool keeps_values = bundle.pieces[index].keeps_values;
     SharedNvrtc* const for_kept_values = keeps_values ? instances_.for_kept_values() : nullptr;
     if (turn.count() > 0) std::this_thread::sleep_for(turn);
-    const auto noted = [&](std::optional<Image> image, std::string_view how) {
-      if (image)
-        image->report.log += fmt::format("tessera: piece {} {} {}\n", index + 1, how, fmt::join(kKeepsValues, " "));
-      return image;
+    const auto noted = [&](Piece piece, std::string_view how) {
+      if (piece.image)
+        piece.image->report.log +=
+            fmt::format("tessera: piece {} {} {}\n", index + 1, how, fmt::join(kOptionsOfKept, " "));
+      return piece;
     };
-    std::string_view how;
+    std::string how;
     if (for_kept_values != nullptr) {
       const SharedNvrtc::Lease lease(*for_kept_values);
-      std::optional<Image> image = compile_in(lease.library(), piece, true, true);
-      if (!image || !spills(*image)) return noted(std::move(image), "with");
+      Piece piece = compile_in(lease.library(), source, true, true);
+      if (!piece.image || !spills(*piece.image)) return noted(std::move(piece), "with");
       how = "spills with, so it is compiled without,";  // in fewer registers
     } else if (keeps_values) {
-      how = "without, as no second NVRTC knows it,";
+      how = fmt::format("without, as no second NVRTC knows it ({}),", instances_.why_none());
     }
     const SharedNvrtc::Lease lease(instances_.first());
-    std::optional<Image> image = compile_in(lease.library(), piece, true);
-    return how.empty() ? std::move(image) : noted(std::move(image), how);
+    Piece piece = compile_in(lease.library(), source, true);
+    if (keeps_values && for_kept_values == nullptr && piece.image) piece.image->report.compiler.build_id = alone();
+    return how.empty() ? std::move(piece) : noted(std::move(piece), how);
   }
 
   Image compile_whole(const SourceBundle& bundle, std::chrono::milliseconds turn = {}) const {
     if (turn.count() > 0) std::this_thread::sleep_for(turn);
     const SharedNvrtc::Lease lease(instances_.first());
-    return *compile_in(lease.library(), bundle, false);
+    return *compile_in(lease.library(), bundle, false).image;
   }
 
-  /// Nothing where a piece fails.
-  std::optional<Image> compile_in(const NvrtcLibrary& library, const SourceBundle& bundle, bool is_piece,
-                                  bool keeps_values = false) const {
+  /// Throws where a whole kernel fails.
+  Piece compile_in(const NvrtcLibrary& library, const SourceBundle& bundle, bool is_piece,
+                   bool keeps_values = false) const {
     std::vector<std::string> options = all_options(bundle, identity(), options_.makes_cubin);
-    if (keeps_values) options.insert(options.end(), kKeepsValues.begin(), kKeepsValues.end());
+    if (keeps_values) options.insert(options.end(), kOptionsOfKept.begin(), kOptionsOfKept.end());
     const auto start = std::chrono::steady_clock::now();
     Program program(library, bundle.program, bundle.text, bundle.headers);
     const nvrtcResult result = program.compile(options);
     Image image;
     image.report.log = program.log();
-    if (result != 0 && is_piece) return std::nullopt;
+    if (result != 0 && is_piece)
+      return {.image = {},
+              .problem = image.report.log.empty() ? library.api.error_string(result)
+                                                  : image.report.log.substr(0, image.report.log.find('\n'))};
     if (result != 0) fail(bundle, options, result, image.report.log);
     image.ptx = program.ptx();
     if (options_.makes_cubin) image.cubin = program.cubin();
     if (options_.makes_cubin && image.cubin.empty()) refuse_arch(bundle.arch);  // "compute_90a" gives PTX alone
     image.report.compile_ms = milliseconds_since(start);
-    image.report.compiler = identity();
+    image.report.compiler = instances_.first().library().identity;
     image.report.entries = parse_entry_reports(image.report.log);
     image.report.notes = parse_notes(image.report.log);
-    return image;
+    return {.image = std::move(image), .problem = {}};
   }
 
   /// The library tells the numbers; which of them have an `a` or an `f` variant is found by trial: an `#error` is

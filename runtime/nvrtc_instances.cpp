@@ -1,5 +1,7 @@
 #include "runtime/nvrtc_instances.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <utility>
 
@@ -7,10 +9,11 @@ namespace tessera {
 
 namespace {
 
-/// NVRTC 13.0 does. Others are asked by an empty program, in 10 to 25 ms.
+/// NVRTC 13.0 does; where it does not after all, a piece fails (refuses_option). Others are asked by an empty program,
+/// in 10 to 25 ms.
 bool knows_option(const NvrtcLibrary& nvrtc) {
   if (nvrtc.identity.major_version == 13 && nvrtc.identity.minor_version == 0) return true;
-  return compiles_nothing(nvrtc, kKeepsValues);
+  return compiles_empty_program(nvrtc, kOptionsOfKept);
 }
 
 }  // namespace
@@ -42,15 +45,41 @@ SharedNvrtc::Lease::~Lease() {
   --shared_.under_way_[index_];
 }
 
+NvrtcInstances::NvrtcInstances(const NvrtcOptions& options) : first_(open_nvrtc(options)) {
+  try {
+    second_id_ = alternate_id(first_.library(), problem_);
+  } catch (const std::exception& error) {
+    problem_ = error.what();
+  }
+}
+
 SharedNvrtc* NvrtcInstances::for_kept_values() {
   std::call_once(for_kept_values_once_, [&] {
+    if (second_id_.empty()) return;
     try {
-      std::optional<NvrtcLibrary> second = open_alternate(first_.library());
-      if (second && knows_option(*second)) for_kept_values_.emplace(std::move(*second));
-    } catch (const std::exception&) {  // pieces are compiled by the first one, and say so
+      std::optional<NvrtcLibrary> second = open_alternate(first_.library(), problem_);
+      if (second && knows_option(*second)) {
+        for_kept_values_.emplace(std::move(*second));
+      } else if (second) {
+        refuses_option_ = true;
+      }
+    } catch (const std::exception& error) {  // pieces are compiled by the first one, and say so
+      problem_ = error.what();
     }
   });
-  return for_kept_values_ ? &*for_kept_values_ : nullptr;
+  return for_kept_values_ && !refuses_option_ ? &*for_kept_values_ : nullptr;
+}
+
+bool NvrtcInstances::refuses_option() {
+  if (!for_kept_values_ || refuses_option_) return refuses_option_;
+  if (compiles_empty_program(for_kept_values_->library(), {})) {
+    if (!compiles_empty_program(for_kept_values_->library(), kOptionsOfKept)) refuses_option_ = true;
+  }
+  return refuses_option_;
+}
+
+std::string NvrtcInstances::why_none() const {
+  return refuses_option_ ? fmt::format("{} refuses it", for_kept_values_ ? "libnvrtc.alt.so" : "NVRTC") : problem_;
 }
 
 }  // namespace tessera

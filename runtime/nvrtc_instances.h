@@ -8,9 +8,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -19,9 +21,10 @@
 namespace tessera {
 
 /// NVVM computes nothing again to save registers.
-inline constexpr std::array<std::string_view, 2> kKeepsValues{"-Xnvvm", "-disable-nvvm-remat"};
+inline constexpr std::array<std::string_view, 2> kOptionsOfKept{"-Xnvvm", "-disable-nvvm-remat"};
 
-/// Programs under way from which on a copy shares them: a kernel alone has two in each at most. Opening it takes a
+/// Programs under way from which on a copy shares them: a kernel alone has three in the first at most (two
+/// pieces and a merge). Opening it takes a
 /// tenth of a second, and as much memory as the file has.
 inline constexpr int kManyPrograms = 3;
 
@@ -57,16 +60,24 @@ class SharedNvrtc {
 
 class NvrtcInstances {
  public:
-  explicit NvrtcInstances(const NvrtcOptions& options) : first_(open_nvrtc(options)) {}
+  explicit NvrtcInstances(const NvrtcOptions& options);
 
   SharedNvrtc& first() { return first_; }
 
-  /// The one of pieces that keep their values; null where there is none, or it does not know the option. Opened when it
-  /// is first wanted (12 to 20 ms).
+  /// Build id of the one of pieces that keep their values, as its file has it; empty where there is none.
+  const std::string& second_id() const { return second_id_; }
+
+  /// That one; null where there is none, or it does not know the option. Opened when it is first wanted (12 to 20 ms).
   SharedNvrtc* for_kept_values();
+  /// Behind a failed piece: whether the option is at fault. Then there is none from here on.
+  bool refuses_option();
+  /// Why there is none; to be read after either of both.
+  std::string why_none() const;
 
  private:
   SharedNvrtc first_;
+  std::string second_id_, problem_;
+  std::atomic<bool> refuses_option_ = false;
   std::once_flag for_kept_values_once_;
   std::optional<SharedNvrtc> for_kept_values_;
 };

@@ -1,6 +1,7 @@
 #include "runtime/nvrtc_library.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -12,6 +13,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -83,6 +86,9 @@ std::string soname(int major) { return fmt::format("libnvrtc.so.{}", major); }
 std::string problem_of(const fs::path& file) {
   std::error_code code;
   if (!fs::is_regular_file(file, code)) return "no such file";
+  // Its state has the options of what this process has compiled with them.
+  if (file.filename().string().rfind("libnvrtc.alt.so", 0) == 0)
+    return "is the second NVRTC, of pieces of kernels: name the libnvrtc.so beside it";
   const fs::path folder = file.parent_path();
   std::string problem = "libnvrtc-builtins.so is not beside it";
   constexpr std::string_view kStem = "libnvrtc-builtins.so";
@@ -142,12 +148,18 @@ fs::path alternate_file(const NvrtcLibrary& nvrtc) {
   return nvrtc.file.parent_path() / ("libnvrtc.alt.so" + name.substr(kStem.size()));
 }
 
+constexpr const char* kAlternateBuiltins = "libnvrtc-builtins.alt.so";
+
+std::string builtins_name(const NvrtcLibrary& nvrtc, const char* stem) {
+  return fmt::format("{}.{}.{}", stem, nvrtc.identity.major_version, nvrtc.identity.minor_version);
+}
+
 /// NVRTC opens its builtins by name when it first compiles. Wheels of 13.0 carry no search path of their own, so that
 /// the name is found only on machines that have CUDA installed too; what is in the process already is found always.
 /// True when the builtins of this very version lie beside the library and could be opened.
 bool open_builtins(const NvrtcLibrary& nvrtc, std::string& problem, const char* stem = "libnvrtc-builtins.so") {
-  const std::string name = fmt::format("{}.{}.{}", stem, nvrtc.identity.major_version, nvrtc.identity.minor_version);
-  return static_cast<bool>(open_guest_library((nvrtc.file.parent_path() / name).string(), &problem).library);
+  const fs::path file = nvrtc.file.parent_path() / builtins_name(nvrtc, stem);
+  return static_cast<bool>(open_guest_library(file.string(), &problem).library);
 }
 
 /// A path of an open file by which the loader knows nothing yet: it keeps names, and numbers of files come again.
@@ -166,6 +178,16 @@ bool may_write_as_much(int file) {
   rlimit limit{};
   return fstat(file, &status) == 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
          static_cast<rlim_t>(status.st_size) <= limit.rlim_cur;
+}
+
+/// Of a file that is cut off the loader maps what is not there: SIGBUS. The table of sections is at the end.
+bool is_whole_library(const fs::path& file) {
+  std::error_code code;
+  const std::uintmax_t bytes = fs::file_size(file, code);
+  Elf64_Ehdr header{};
+  std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header);
+  return !code && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_shoff <= bytes &&
+         std::uintmax_t{header.e_shnum} * header.e_shentsize <= bytes - header.e_shoff;
 }
 
 /// A library without the note is told apart by its content.
@@ -233,23 +255,45 @@ NvrtcLibrary open_nvrtc(const NvrtcOptions& options) {
               std::move(notes));
 }
 
-bool has_alternate(const NvrtcLibrary& nvrtc) {
+std::string alternate_id(const NvrtcLibrary& nvrtc, std::string& problem) {
+  const fs::path file = alternate_file(nvrtc);
   std::error_code code;
-  return fs::is_regular_file(alternate_file(nvrtc), code);
+  if (!fs::is_regular_file(file, code)) {
+    problem = "no libnvrtc.alt.so is beside it";
+    return {};
+  }
+  if (!is_whole_library(file)) {
+    problem = fmt::format("{} is no library that can be read", file.filename().string());
+    return {};
+  }
+  const std::string builtins = builtins_name(nvrtc, kAlternateBuiltins);
+  if (!fs::is_regular_file(file.parent_path() / builtins, code)) {
+    problem = fmt::format("no {} is beside it", builtins);
+    return {};
+  }
+  return identity_of(file);
 }
 
-std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc) {
+std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc, std::string& problem) {
   NvrtcLibrary other;
   other.file = alternate_file(nvrtc);
-  if (!has_alternate(nvrtc)) return std::nullopt;
-  std::string unused;
-  other.guest = open_guest_library(other.file.string(), &unused);
-  if (!other.guest.library || !bind_all(other.guest.library, other.api, unused)) return std::nullopt;
   other.identity = nvrtc.identity;
+  other.identity.build_id = alternate_id(nvrtc, problem);
+  if (other.identity.build_id.empty()) return std::nullopt;
+  other.guest = open_guest_library(other.file.string(), &problem);
+  std::string missing;
+  if (!other.guest.library) return std::nullopt;
+  if (!bind_all(other.guest.library, other.api, missing)) {
+    problem = fmt::format("{} lacks {}", other.file.filename().string(), missing);
+    return std::nullopt;
+  }
   int major = 0, minor = 0;
   other.api.version(&major, &minor);
-  if (major != nvrtc.identity.major_version || minor != nvrtc.identity.minor_version) return std::nullopt;
-  if (!open_builtins(other, unused, "libnvrtc-builtins.alt.so")) return std::nullopt;
+  if (major != nvrtc.identity.major_version || minor != nvrtc.identity.minor_version) {
+    problem = fmt::format("{} is NVRTC {}.{}", other.file.filename().string(), major, minor);
+    return std::nullopt;
+  }
+  if (!open_builtins(other, problem, kAlternateBuiltins)) return std::nullopt;
   return other;
 }
 
@@ -272,9 +316,14 @@ std::optional<NvrtcLibrary> open_copy(const NvrtcLibrary& nvrtc) {
   return copy;
 }
 
-bool compiles_nothing(const NvrtcLibrary& nvrtc, std::span<const std::string_view> options) {
+bool compiles_empty_program(const NvrtcLibrary& nvrtc, std::span<const std::string_view> options) {
   const std::vector<std::string> texts(options.begin(), options.end());
-  std::vector<const char*> pointers{"--gpu-architecture=compute_90"};
+  int count = 0;
+  if (nvrtc.api.num_supported_archs(&count) != 0 || count <= 0) return false;
+  std::vector<int> archs(static_cast<std::size_t>(count));
+  if (nvrtc.api.supported_archs(archs.data()) != 0) return false;
+  const std::string arch = fmt::format("--gpu-architecture=compute_{}", archs.back());
+  std::vector<const char*> pointers{arch.c_str()};
   for (const std::string& text : texts) pointers.push_back(text.c_str());
   nvrtcProgram program = nullptr;
   if (nvrtc.api.create_program(&program, "", "/tessera/nothing.cu", 0, nullptr, nullptr) != 0) return false;

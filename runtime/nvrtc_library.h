@@ -59,17 +59,17 @@ struct NvrtcLibrary {
 /// Throws Error{compile} that lists the places searched and what was wrong with each.
 NvrtcLibrary open_nvrtc(const NvrtcOptions& options);
 
-/// The same compiler once more, with a state of its own: CUDA and its wheels have libnvrtc.alt.so beside libnvrtc.so
-/// (the same bytes come out). Nothing where there is no such file with the same end of its name, which in CUDA has the
-/// patch level, or it cannot be opened or has another version.
-std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc);
-/// Whether the file is there.
-bool has_alternate(const NvrtcLibrary& nvrtc);
+/// The same compiler once more, with a state of its own: CUDA 13.0 and its wheels have libnvrtc.alt.so beside
+/// libnvrtc.so. Nothing, and why, where there is no such file with the same end of its name, or it cannot be opened or
+/// has another version.
+std::optional<NvrtcLibrary> open_alternate(const NvrtcLibrary& nvrtc, std::string& problem);
+/// Its build id, without opening it. Empty, and why, where the file or its builtins are missing, or it is no library.
+std::string alternate_id(const NvrtcLibrary& nvrtc, std::string& problem);
 
 /// The same file once more, from memory (80 ms): another state. Nothing where that can't be.
 std::optional<NvrtcLibrary> open_copy(const NvrtcLibrary& nvrtc);
 
 /// Whether it compiles an empty program with these options.
-bool compiles_nothing(const NvrtcLibrary& nvrtc, std::span<const std::string_view> options);
+bool compiles_empty_program(const NvrtcLibrary& nvrtc, std::span<const std::string_view> options);
 
 }  // namespace tessera

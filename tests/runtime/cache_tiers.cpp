@@ -4,6 +4,12 @@ using namespace tessera;
 using namespace tessera::testing;
 namespace fs = std::filesystem;
 
+static SourceBundle kept_bundle() {
+  SourceBundle bundle = sample_bundle(1);
+  bundle.pieces = {{.header = {"piece.cuh", "// 1\n"}, .keeps_values = true}};
+  return bundle;
+}
+
 TEST_CASE("cache: memory, then the user folder, then the compiler") {
   Bench bench;
   const auto cache = bench.open();
@@ -228,4 +234,22 @@ TEST_CASE("cache: the memory tier is bounded and keeps what is used") {
   const auto tiny = bench.open();
   const auto entry = bench.build(*tiny, 7);
   CHECK(bench.build(*tiny, 7) == entry);
+}
+
+TEST_CASE("cache: what was compiled otherwise than was asked for is another compiler's") {
+  Bench bench;
+  CountingCompiler full(13, "c0+a1"), alone(13, "c0-alone");
+  const SourceBundle bundle = kept_bundle();
+  CacheRequest of_full = request_for(bundle, &full), of_alone = request_for(bundle, &alone);
+  CHECK(of_full.keys.source == of_alone.keys.source);
+  CHECK(of_full.keys.entry != of_alone.keys.entry);
+  const auto built = bench.open()->find_or_build(of_full, [&] { return alone.compile(bundle); });
+  CHECK(built->keys == of_alone.keys);
+  CHECK(bench.open()->contains(of_full) == CacheTier::user);
+  of_full.require_compiler = true;
+  of_alone.require_compiler = true;
+  CHECK_FALSE(bench.open()->contains(of_full));
+  CHECK(bench.open()->contains(of_alone) == CacheTier::user);
+  // A bundle without such pieces does not depend on the second NVRTC.
+  CHECK(request_for(sample_bundle(1), &full).keys == request_for(sample_bundle(1), &alone).keys);
 }

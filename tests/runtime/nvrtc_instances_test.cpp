@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "runtime/nvrtc.h"
+#include "tessera/error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tessera {
@@ -71,7 +72,8 @@ SourceBundle kept_bundle(int start, bool keeps_values) {
 std::unique_ptr<Compiler> find_both() {
   if (find_nvrtc()) {
     const NvrtcLibrary first = open_nvrtc({});
-    if (first.identity.major_version >= 13 && open_alternate(first)) return make_nvrtc_compiler();
+    std::string problem;
+    if (first.identity.major_version >= 13 && open_alternate(first, problem)) return make_nvrtc_compiler();
   }
   MESSAGE("not run: no two NVRTC from 13.0 on here");
   return nullptr;
@@ -182,17 +184,66 @@ TEST_CASE("without a second NVRTC values are not kept, which the log and the com
   const std::unique_ptr<Compiler> compiler = find_both();
   if (compiler == nullptr) return;
   const NvrtcLibrary first = open_nvrtc({});
+  std::string problem;
+  const std::string id = first.identity.build_id, second = alternate_id(first, problem);
+  CHECK(compiler->identity().build_id == id + "+" + second);
+  const Image kept = compiler->compile(kept_bundle(1, true)), plain = compiler->compile(kept_bundle(1, false));
+  CHECK(kept.report.compiler == compiler->identity());
+  CHECK(plain.report.compiler == first.identity);
+
+  const std::string version = fmt::format("{}.{}", first.identity.major_version, first.identity.minor_version);
+  const std::string name = first.file.filename().string(), builtins = "libnvrtc-builtins.so." + version;
+  const std::string alternate = "libnvrtc.alt.so" + name.substr(std::string("libnvrtc.so").size());
+  const std::string alternate_builtins = "libnvrtc-builtins.alt.so." + version;
+  const fs::path from = first.file.parent_path();
+  // Each in a folder of its own: the loader keeps names.
+  const auto compile_beside = [&](std::string_view second_bytes, bool has_builtins, const std::string& expected,
+                                  const std::string& why) {
+    CAPTURE(why);
+    const testing::TemporaryFolder folder;
+    for (const std::string& file : {name, builtins}) fs::copy_file(from / file, folder.path / file);
+    if (!second_bytes.empty()) write_file(folder.path / alternate, second_bytes);
+    if (has_builtins) fs::copy_file(from / alternate_builtins, folder.path / alternate_builtins);
+    const auto alone = make_nvrtc_compiler({.library = folder.path / name, .repro_folder = {}});
+    CHECK(alone->identity().build_id == expected);
+    const Image image = alone->compile(kept_bundle(1, true));
+    CHECK(image.report.compiler.build_id == id + "-alone");
+    CHECK(image.report.log.find(why) != std::string::npos);
+    CHECK(image.report.log.ends_with(", -Xnvvm -disable-nvvm-remat\n"));
+    check_same(image, plain);
+  };
+  const std::string bytes = read_text(from / alternate, std::size_t{1} << 30);
+  compile_beside({}, true, id + "-alone", "(no libnvrtc.alt.so is beside it)");
+  compile_beside("no library", true, id + "-alone", "(" + alternate + " is no library that can be read)");
+  compile_beside(bytes, false, id + "-alone", "(no " + alternate_builtins + " is beside it)");
+  compile_beside(std::string_view(bytes).substr(0, bytes.size() / 2), true, id + "-alone",
+                 "no library that can be read");
+  // What is known late: a library that can't be used, one that refuses the option.
+  const auto without = [bytes](const std::string& text) {
+    std::string changed = bytes;
+    for (std::size_t at = 0; (at = changed.find(text, at)) != std::string::npos;) changed[at + text.size() - 2] = '?';
+    return changed;
+  };
+  compile_beside(without("nvrtcGetCUBINSize"), true, id + "+" + second, "lacks nvrtcGetCUBINSize");
+  compile_beside(without("disable-nvvm-remat"), true, id + "+" + second, "(libnvrtc.alt.so refuses it)");
+}
+
+TEST_CASE("what would change the code of later kernels is refused") {
   const testing::TemporaryFolder folder;
-  for (const fs::path& name :
-       {first.file.filename(), fs::path(fmt::format("libnvrtc-builtins.so.{}.{}", first.identity.major_version,
-                                                    first.identity.minor_version))})
-    fs::copy_file(first.file.parent_path() / name, folder.path / name);
-  const auto alone = make_nvrtc_compiler({.library = folder.path / first.file.filename(), .repro_folder = {}});
-  CHECK(alone->identity().build_id == compiler->identity().build_id + "-alone");
-  const Image image = alone->compile(kept_bundle(1, true));
-  CHECK(image.report.log.ends_with(
-      "tessera: piece 2 without, as no second NVRTC knows it, -Xnvvm -disable-nvvm-remat\n"));
-  check_same(image, compiler->compile(kept_bundle(1, false)));
+  write_file(folder.path / "libnvrtc.alt.so.99", std::string_view("x"));
+  try {
+    make_nvrtc_compiler({.library = folder.path / "libnvrtc.alt.so.99", .repro_folder = {}});
+    FAIL("opened");
+  } catch (const Error& error) {
+    REQUIRE(error.notes().size() == 1);
+    CHECK(error.notes()[0].ends_with("is the second NVRTC, of pieces of kernels: name the libnvrtc.so beside it"));
+  }
+  const auto fake = make_nvrtc_compiler({.library = TESSERA_FAKE_NVRTC, .repro_folder = {}});
+  SourceBundle bundle = kept_bundle(1, false);
+  bundle.options = {"-Xnvvm", "-disable-nvvm-remat"};
+  CHECK_THROWS_WITH_AS(
+      fake->compile(bundle),
+      "NVRTC option -Xnvvm: NVRTC would keep what follows it for all kernels that this process compiles later", Error);
 }
 
 TEST_CASE("an option that an NVRTC does not know is found out by an empty program") {
@@ -203,11 +254,11 @@ TEST_CASE("an option that an NVRTC does not know is found out by an empty progra
   // Of its own: what is told here stays.
   const std::optional<NvrtcLibrary> copy = open_copy(open_nvrtc({}));
   REQUIRE(copy);
-  CHECK(compiles_nothing(*copy, {}));
+  CHECK(compiles_empty_program(*copy, {}));
   constexpr std::array<std::string_view, 2> kUnknown{"-Xnvvm", "-no-such-option"};
-  CHECK_FALSE(compiles_nothing(*copy, kUnknown));
+  CHECK_FALSE(compiles_empty_program(*copy, kUnknown));
   if (copy->identity.major_version == 13 && copy->identity.minor_version == 0)
-    CHECK(compiles_nothing(*copy, kKeepsValues));
+    CHECK(compiles_empty_program(*copy, kOptionsOfKept));
 }
 
 }  // namespace tessera
