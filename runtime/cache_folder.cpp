@@ -9,6 +9,8 @@
 #include <random>
 #include <tuple>
 
+#include "runtime/compiler_suffix.h"
+
 namespace tessera {
 
 namespace {
@@ -187,16 +189,16 @@ std::vector<std::string> CacheFolder::newest_first(int base, const std::string& 
   }
   std::erase_if(names, [](const std::string& name) { return !is_key(name); });
   if (names.size() < 2) return names;
-  std::vector<std::tuple<int, int, std::int64_t, std::string>> ranked;
+  std::vector<std::tuple<int, int, bool, std::int64_t, std::string>> ranked;
   for (const std::string& name : names) {
     const ReadEntry found =
         read_entry(shared_.files, base, {source_key, name}, EntryParts::record, shared_.trust_folder);
     const CompilerIdentity& compiler = found.record.report.compiler;
-    ranked.emplace_back(compiler.major_version, compiler.minor_version, found.made_ns, name);
+    ranked.emplace_back(compiler.major_version, compiler.minor_version, !is_lesser(compiler), found.made_ns, name);
   }
   std::sort(ranked.rbegin(), ranked.rend());
   names.clear();
-  for (const auto& each : ranked) names.push_back(std::get<3>(each));
+  for (const auto& each : ranked) names.push_back(std::get<4>(each));
   return names;
 }
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <tuple>
 
 #include "base/hash.h"
+#include "runtime/compiler_suffix.h"
 #include "runtime/remote/attempts.h"
 #include "tessera/error.h"
 
@@ -376,7 +378,9 @@ RemoteTier::Stored RemoteTier::store(const EncodedEntry& entry, const std::stop_
   if (newest.verdict == Verdict::ok) {
     const std::optional<ActionResult> other = parse_action_result(newest.body);
     const std::optional<Note> note = other && is_believed(keys.source, *other) ? parse_note(other->note) : std::nullopt;
-    const auto version = [](const CompilerIdentity& of) { return std::pair(of.major_version, of.minor_version); };
+    const auto version = [](const CompilerIdentity& of) {
+      return std::tuple(of.major_version, of.minor_version, !is_lesser(of));
+    };
     if (note && version(note->compiler) > version(compiler)) return is_present ? Stored::present : Stored::stored;
   } else if (newest.verdict != Verdict::absent) {
     has_gone(newest, action_name(keys.source));

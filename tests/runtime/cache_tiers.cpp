@@ -253,3 +253,20 @@ TEST_CASE("cache: what was compiled otherwise than was asked for is another comp
   // A bundle without such pieces does not depend on the second NVRTC.
   CHECK(request_for(sample_bundle(1), &full).keys == request_for(sample_bundle(1), &alone).keys);
 }
+
+TEST_CASE("cache: without a compiler an entry made with less serves only where there is no other") {
+  Bench bench;
+  const SourceBundle bundle = kept_bundle();
+  const auto build_with = [&](const char* build_id) {
+    CountingCompiler compiler(13, build_id);
+    CacheRequest request = request_for(bundle, &compiler);
+    request.require_compiler = true;
+    return bench.open()->find_or_build(request, [&] { return compiler.compile(bundle); })->keys;
+  };
+  const auto served = [&] { return bench.open()->find(request_for(bundle, nullptr))->keys; };
+  const EntryKeys alone = build_with("c0-alone");
+  CHECK(served() == alone);
+  const EntryKeys full = build_with("c0+a1");
+  build_with("c0-whole");  // the last one written
+  CHECK(served() == full);
+}
