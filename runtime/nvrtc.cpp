@@ -128,7 +128,7 @@ std::vector<std::string> all_options(const SourceBundle& bundle, const CompilerI
 class NvrtcCompiler final : public Compiler {
  public:
   explicit NvrtcCompiler(const NvrtcOptions& options)
-      : options_(options), instances_(options), identity_(instances_.first().library().identity) {
+      : options_(options), instances_(nvrtc_instances(options)), identity_(instances_.first().library().identity) {
     if (joins_pieces())
       identity_.build_id = instances_.second_id().empty() ? alone() : alone(fmt::format("+{}", instances_.second_id()));
   }
@@ -378,7 +378,7 @@ class NvrtcCompiler final : public Compiler {
   }
 
   NvrtcOptions options_;
-  mutable NvrtcInstances instances_;
+  NvrtcInstances& instances_;
   CompilerIdentity identity_;
   mutable std::once_flag architectures_once_;
   mutable std::vector<std::string> architectures_;

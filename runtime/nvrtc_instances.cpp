@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 namespace tessera {
@@ -45,7 +48,7 @@ SharedNvrtc::Lease::~Lease() {
   --shared_.under_way_[index_];
 }
 
-NvrtcInstances::NvrtcInstances(const NvrtcOptions& options) : first_(open_nvrtc(options)) {
+NvrtcInstances::NvrtcInstances(NvrtcLibrary first) : first_(std::move(first)) {
   try {
     second_id_ = alternate_id(first_.library(), problem_);
   } catch (const std::exception& error) {
@@ -80,6 +83,18 @@ bool NvrtcInstances::refuses_option() {
 
 std::string NvrtcInstances::why_none() const {
   return refuses_option_ ? fmt::format("{} refuses it", for_kept_values_ ? "libnvrtc.alt.so" : "NVRTC") : problem_;
+}
+
+NvrtcInstances& nvrtc_instances(const NvrtcOptions& options) {
+  // Of one state, which the loader has found by name or number of the file; by name, too: what lies beside may differ.
+  using Key = std::pair<decltype(NvrtcApi::compile_program), std::string>;
+  static std::mutex mutex;
+  static auto& all = *new std::map<Key, std::unique_ptr<NvrtcInstances>>;  // threads may compile while statics end
+  NvrtcLibrary first = open_nvrtc(options);
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<NvrtcInstances>& found = all[{first.api.compile_program, first.file.string()}];
+  if (found == nullptr) found = std::make_unique<NvrtcInstances>(std::move(first));
+  return *found;
 }
 
 }  // namespace tessera

@@ -60,7 +60,7 @@ class SharedNvrtc {
 
 class NvrtcInstances {
  public:
-  explicit NvrtcInstances(const NvrtcOptions& options);
+  explicit NvrtcInstances(NvrtcLibrary first);
 
   SharedNvrtc& first() { return first_; }
 
@@ -81,5 +81,9 @@ class NvrtcInstances {
   std::once_flag for_kept_values_once_;
   std::optional<SharedNvrtc> for_kept_values_;
 };
+
+/// Those of the library that open_nvrtc opens, which all compilers of a process share and which stay to its end: the
+/// loader keeps a file's state as long, so there are one copy of each file in memory at most, however many Jits come.
+NvrtcInstances& nvrtc_instances(const NvrtcOptions& options);
 
 }  // namespace tessera

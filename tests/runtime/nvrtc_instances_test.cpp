@@ -136,6 +136,17 @@ TEST_CASE("each copy of an NVRTC is another one, and leaves no file open") {
   CHECK(next_file() == before);
 }
 
+TEST_CASE("all compilers of a process share what a library has been opened for") {
+  const fs::path library = TESSERA_FAKE_NVRTC;
+  NvrtcInstances* const one = &nvrtc_instances({.library = library, .repro_folder = {}});
+  CHECK(&nvrtc_instances({.library = library, .repro_folder = {}}) == one);
+  const testing::TemporaryFolder folder;
+  for (const char* name : {"libnvrtc.so.99", "libnvrtc-builtins.so.99.7"})
+    fs::copy_file(library.parent_path() / name, folder.path / name);
+  NvrtcInstances* const other = &nvrtc_instances({.library = folder.path / "libnvrtc.so.99", .repro_folder = {}});
+  CHECK(other != one);
+}
+
 TEST_CASE("there is no copy where the process may not write so large a file") {
   const NvrtcLibrary fake = open_nvrtc({.library = TESSERA_FAKE_NVRTC, .repro_folder = {}});
   rlimit before{};
