@@ -20,7 +20,8 @@
 
 namespace tessera {
 
-/// NVVM computes nothing again to save registers.
+/// NVVM computes nothing again to save registers. Keys say that pieces have them, not what they are: others are another
+/// text in make_keys.
 inline constexpr std::array<std::string_view, 2> kOptionsOfKept{"-Xnvvm", "-disable-nvvm-remat"};
 
 /// Programs under way from which on a copy shares them: a kernel alone has three in the first at most (two

@@ -14,6 +14,10 @@
 #include <cstring>
 #include <string>
 
+#ifndef FAKE_NVRTC_MINOR
+#define FAKE_NVRTC_MINOR 7
+#endif
+
 namespace {
 constexpr const char* kPtx = "// no code\n";
 std::string g_log;
@@ -90,7 +94,7 @@ void fake_end(void* use) {
 #endif
 int nvrtcVersion(int* major, int* minor) {
   *major = 99;
-  *minor = 7;
+  *minor = FAKE_NVRTC_MINOR;
   return 0;
 }
 int nvrtcGetNumSupportedArchs(int* count) {

@@ -239,6 +239,27 @@ TEST_CASE("without a second NVRTC values are not kept, which the log and the com
   compile_beside(without("disable-nvvm-remat"), true, id + "+" + second, "(libnvrtc.alt.so refuses it)");
 }
 
+TEST_CASE("a second NVRTC has the version of the first one") {
+  const fs::path library = TESSERA_FAKE_NVRTC;
+  const auto open_beside = [&](const fs::path& second, std::string& problem) {
+    const testing::TemporaryFolder folder;
+    const fs::path builtins = library.parent_path() / "libnvrtc-builtins.so.99.7";
+    fs::copy_file(library, folder.path / "libnvrtc.so.99");
+    fs::copy_file(builtins, folder.path / builtins.filename());
+    fs::copy_file(second, folder.path / "libnvrtc.alt.so.99");
+    fs::copy_file(builtins, folder.path / "libnvrtc-builtins.alt.so.99.7");
+    const NvrtcLibrary first = open_nvrtc({.library = folder.path / "libnvrtc.so.99", .repro_folder = {}});
+    return open_alternate(first, problem).has_value();
+  };
+  std::string problem;
+  CHECK(open_beside(library, problem));
+  CHECK_FALSE(open_beside(TESSERA_FAKE_NVRTC_OTHER, problem));
+  CHECK(problem == "libnvrtc.alt.so.99 is NVRTC 99.8");
+  // Who makes PTX alone compiles no pieces.
+  const auto of_ptx = make_nvrtc_compiler({.library = library, .repro_folder = {}, .makes_cubin = false});
+  CHECK(of_ptx->identity() == open_nvrtc({.library = library, .repro_folder = {}}).identity);
+}
+
 TEST_CASE("what would change the code of later kernels is refused") {
   const testing::TemporaryFolder folder;
   write_file(folder.path / "libnvrtc.alt.so.99", std::string_view("x"));

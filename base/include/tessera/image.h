@@ -13,7 +13,7 @@ struct CompilerIdentity {
   std::string name;  ///< "nvrtc"
   int major_version = 0;
   int minor_version = 0;
-  std::string build_id;  ///< the build id note of the library file, hexadecimal
+  std::string build_id;  ///< of the library file; behind it runtime/compiler_suffix.h
 
   /// "nvrtc 13.0 (build id ab12...)"
   std::string to_string() const;
