@@ -158,6 +158,8 @@ struct Consumer {
         Mma<C>::hold(of_step);
         if constexpr (Scales::kHasColumns) scales.add(accumulators[block], of_step, part);
         if (is_last) {
+          // No load of columns' factors is under way when TMA may write the slot again.
+          if constexpr (Scales::kHasColumns) ptx::wgmma_fence();
           __syncwarp();
           release(ring.slot);
         }

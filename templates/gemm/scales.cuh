@@ -50,7 +50,7 @@ struct ScaleSource {
   __device__ __forceinline__ bool is_bulk(int steps) const {
     const long long contiguous = kIsSquare ? of_operand.stride_k : of_operand.stride_row;
     const long long other = kIsSquare ? of_operand.stride_row : of_operand.stride_k;
-    return left >= count() && count() % (kIsSquare ? 1 : 4) == 0 && contiguous == 1 && other % 4 == 0 &&
+    return left > 0 && left >= count() && count() % (kIsSquare ? 1 : 4) == 0 && contiguous == 1 && other % 4 == 0 &&
            (!kIsSquare || steps % kStepsOfSquare == 0) && reinterpret_cast<unsigned long long>(first) % 16 == 0;
   }
   __device__ __forceinline__ void load_bulk(unsigned to, unsigned full, int step) const {
