@@ -120,7 +120,7 @@ struct TileSchedule {
 
   // The tile of the item that was asked for last.
   __device__ __forceinline__ TileIndex at(int item) const {
-    if constexpr (joins_factors(C)) return at_of_large(static_cast<unsigned>(item));
+    if constexpr (joins_factors(C) && !is_swapped(C)) return at_of_large(static_cast<unsigned>(item));
     const int of_m = is_grouped(C) ? tiles_of_group() : tiles_m;
     const int of_matrix = of_m * tiles_n;
     const int batch = is_grouped(C) ? group : item / of_matrix;

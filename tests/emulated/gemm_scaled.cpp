@@ -273,5 +273,18 @@ TEST_CASE("bulk copies of factors: of what there is, from where they may begin")
   check_under_every_schedule(cases, 1);
 }
 
+// Launched with few rows: what matters is the kernel.
+TEST_CASE("the planner's choice for thousands of rows with each pair of blocks") {
+  const std::unique_ptr<Compiler> compiler = find_compiler();
+  if (!compiler) return;
+  for (const char* const a : {"1x128", "128x128"})
+    for (const char* const b : {"1x128", "128x128"})
+      check({"thousands of rows",
+             fields(a, b, {{"m", "4096"}, {"n", "4096"}, {"k", "4096"}}),
+             {{"m", 300}, {"n", 200}, {"k", 400}},
+             Fill::standard},
+            *compiler, {EmulatorSchedule::fair});
+}
+
 }  // namespace
 }  // namespace tessera
