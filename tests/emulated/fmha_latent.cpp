@@ -30,6 +30,13 @@ TEST_CASE("latent attention: one query of each sequence") {
   testing::check_runs(latent(16), {5, 16, 1, 1, 140, 576, 512}, *compiler, {Schedule::adversarial}, 1, {.num_sms = 2});
 }
 
+TEST_CASE("latent attention: a negative scale, which scores get before the largest is found, in whole blocks too") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  testing::check_runs(latent(64), {1, 64, 1, 1, 256, 576, 512}, *compiler, {Schedule::adversarial}, 1,
+                      {.softmax_scale = -0.05});
+}
+
 TEST_CASE("latent attention: lengths in memory, NaNs behind them") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
