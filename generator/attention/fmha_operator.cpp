@@ -202,11 +202,10 @@ std::span<const Tile> tiles_of(const AttentionFacts& facts) {
 /// pins, and for readers.
 bool is_modelled(const Config& c) {
   if (c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
-  if (fmha::shares_blocks(c)) return true;
-  // Of dealt keys the one of 128 rows that does not spill.
+  if (fmha::shares_blocks(c)) return true;  // the next: of dealt keys the one of 128 rows that does not spill
   if (fmha::has_whole_tiles(c) && c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 48) return true;
-  const Tile widened = fmha::tile_of_widened(c.facts, fmha::copies_q(c));  // the default of 8-bit keys
-  if (widens_keys(c.facts) && c.stages > 1 && c.tile_m == widened.tile_m && c.tile_n == widened.tile_n) return true;
+  const Tile keys = fmha::tile_of_widened(c.facts, fmha::copies_q(c));  // the default of 8-bit keys
+  if (widens_keys(c.facts) && c.stages > 1 && c.tile_m == keys.tile_m && c.tile_n == keys.tile_n) return true;
   const bool is_small = c.facts.head_dim <= 256 && c.tile_m == 64 && c.stages == 2 &&
                         (c.tile_n == 48 || c.tile_n == 64 || c.tile_n == 96 || c.tile_n == 128);
   const std::span<const Tile> tiles = tiles_of(c.facts);
