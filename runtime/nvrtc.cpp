@@ -130,7 +130,8 @@ class NvrtcCompiler final : public Compiler {
   explicit NvrtcCompiler(const NvrtcOptions& options)
       : options_(options), instances_(nvrtc_instances(options)), identity_(instances_.first().library().identity) {
     if (joins_pieces())
-      identity_.build_id = instances_.second_id().empty() ? alone() : alone(fmt::format("+{}", instances_.second_id()));
+      identity_.build_id =
+          first_id(instances_.second_id().empty() ? std::string(kAlone) : "+" + instances_.second_id());
   }
 
   const CompilerIdentity& identity() const override { return identity_; }
@@ -160,7 +161,7 @@ class NvrtcCompiler final : public Compiler {
   };
 
   /// The build id of the first NVRTC and what stands behind it.
-  std::string alone(std::string_view suffix = kAlone) const {
+  std::string first_id(std::string_view suffix) const {
     return instances_.first().library().identity.build_id + std::string(suffix);
   }
 
@@ -198,7 +199,7 @@ class NvrtcCompiler final : public Compiler {
         image->report.log += fmt::format("tessera: compiled whole, as its pieces can't be joined: {}\n", refused);
       }
       image->report.compiler = compiler_of(bundle, identity_);
-      if (is_alone) image->report.compiler.build_id = alone();
+      if (is_alone) image->report.compiler.build_id = first_id(kAlone);
     } else {
       // What is wrong, or that there is too little memory for several, is what the whole kernel's compile says, or does
       // not.
@@ -265,7 +266,8 @@ class NvrtcCompiler final : public Compiler {
     }
     const SharedNvrtc::Lease lease(instances_.first());
     Piece piece = compile_in(lease.library(), source, true);
-    if (keeps_values && for_kept_values == nullptr && piece.image) piece.image->report.compiler.build_id = alone();
+    if (keeps_values && for_kept_values == nullptr && piece.image)
+      piece.image->report.compiler.build_id = first_id(kAlone);
     return how.empty() ? std::move(piece) : noted(std::move(piece), how);
   }
 

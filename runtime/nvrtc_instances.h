@@ -24,9 +24,8 @@ namespace tessera {
 /// text in make_keys.
 inline constexpr std::array<std::string_view, 2> kOptionsOfKept{"-Xnvvm", "-disable-nvvm-remat"};
 
-/// Programs under way from which on a copy shares them: a kernel alone has three in the first at most (two
-/// pieces and a merge). Opening it takes a
-/// tenth of a second, and as much memory as the file has.
+/// Programs under way from which on a copy shares them: a kernel alone has three in the first at most (two pieces and a
+/// merge). Opening it takes a tenth of a second, and as much memory as the file has.
 inline constexpr int kManyPrograms = 3;
 
 /// An NVRTC, and its copy once that is wanted. Both must have compiled alike.
@@ -84,7 +83,7 @@ class NvrtcInstances {
 };
 
 /// Those of the library that open_nvrtc opens, which all compilers of a process share and which stay to its end: the
-/// loader keeps a file's state as long, so there are one copy of each file in memory at most, however many Jits come.
+/// loader keeps a file's state as long, so there is one copy of each file in memory at most, however many Jits come.
 NvrtcInstances& nvrtc_instances(const NvrtcOptions& options);
 
 }  // namespace tessera
