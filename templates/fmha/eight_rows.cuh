@@ -79,14 +79,15 @@ struct EightRowConsumer : Consumer<C> {
   __device__ __forceinline__ void load_queries(Queries& q) const {
     constexpr int kSpan = swizzle_span_bytes(C.swizzle);
     const Panels<C.swizzle, rows_of_box(C), kSpan> panels{this->q_slot()};
+    const unsigned own = panels.chunk(lane / 4, kWidens ? lane % 4 / 2 : 0);
 #pragma unroll
     for (int step = 0; step < kScoreSteps; ++step) {
-      const int row = lane / 4;
+      const unsigned first = panels.further(own, 2 * step);
       if constexpr (kWidens) {
-        ptx::ld_shared_v2(panels.chunk(row, 2 * step + lane % 4 / 2) + lane % 2 * 8, q[step][0], q[step][1]);
+        ptx::ld_shared_v2(first + lane % 2 * 8, q[step][0], q[step][1]);
       } else {
-        q[step][0] = ptx::ld_shared_u32(panels.chunk(row, 2 * step) + lane % 4 * 4);
-        q[step][1] = ptx::ld_shared_u32(panels.chunk(row, 2 * step + 1) + lane % 4 * 4);
+        q[step][0] = ptx::ld_shared_u32(first + lane % 4 * 4);
+        q[step][1] = ptx::ld_shared_u32(panels.further(own, 2 * step + 1) + lane % 4 * 4);
       }
     }
   }
@@ -129,13 +130,16 @@ struct EightRowConsumer : Consumer<C> {
     float odd[kKeys / 4];
 #pragma unroll
     for (int v = 0; v < kKeys / 4; ++v) scores[v] = odd[v] = 0.0f;
+    unsigned own[kKeys / 16];
+#pragma unroll
+    for (int group = 0; group < kKeys / 16; ++group)
+      own[group] = panels.chunk(warp * kKeys + 16 * group + lane / 8 % 2 * 8 + lane % 8, lane / 16);
 #pragma unroll
     for (int chunk = 0; chunk < kChunksOfK; chunk += 2) {
 #pragma unroll
       for (int group = 0; group < kKeys / 16; ++group) {
-        const int row = warp * kKeys + 16 * group + lane / 8 % 2 * 8 + lane % 8;
         unsigned words[4];
-        ptx::ldmatrix_x4(panels.chunk(row, chunk + lane / 16), words);
+        ptx::ldmatrix_x4(panels.further(own[group], chunk), words);
         if constexpr (kWidens) {
           unsigned a[4];
           attention::widen_word<kScoreType>(words[0], a[0], a[2]);
@@ -162,11 +166,11 @@ struct EightRowConsumer : Consumer<C> {
     const Panels<swizzle_of_keys(C, v_columns(C)), C.tile_n, kSpan> panels{slot};
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
-      const int row = warp * kKeys + 16 * step + lane % 16;
+      const unsigned own = panels.chunk(warp * kKeys + 16 * step + lane % 16, lane / 16);
 #pragma unroll
       for (int chunk = 0; chunk < kChunksOfV; chunk += 2) {
         unsigned words[4];
-        ptx::ldmatrix_x4_trans(panels.chunk(row, chunk + lane / 16), words);
+        ptx::ldmatrix_x4_trans(panels.further(own, chunk), words);
         if constexpr (kWidens) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {

@@ -35,6 +35,13 @@ struct Panels {
     constexpr int kChunks = kSpan / 16;
     return swizzle_address(kSwizzle, base + chunk / kChunks * kRows * kSpan + row * kSpan + chunk % kChunks * 16);
   }
+  // The same in two steps: a row's chunk, and from its address that of the one `by` chunks further, of which numbers no
+  // bit is set in both. For a swizzle turns a row's chunks by bits of the row alone, and panels begin where its pattern
+  // does.
+  __device__ __forceinline__ static unsigned further(unsigned chunk, int by) {
+    constexpr int kChunks = kSpan / 16;
+    return (chunk ^ static_cast<unsigned>(by % kChunks * 16)) + static_cast<unsigned>(by / kChunks * kRows * kSpan);
+  }
 };
 
 // Before a slot is given back to TMA, by all lanes. Loads of the generic proxy and TMA's writes after them are
