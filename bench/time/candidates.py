@@ -7,6 +7,11 @@ candidates.py predict TESSERA GPU LIST.jsonl OUT.jsonl      what the model says 
 candidates.py judge OUT.jsonl TIMES.jsonl                   both, held against each other
 candidates.py noise TIMES.jsonl                             the order of one round of timings against that of another
 
+The order of a problem's kernels is judged twice. `by medians` every kernel has a place of its own. `as told apart` two kernels of
+which neither is faster in every round of the recording have no order that was measured: a kernel's rank is the number of kernels that
+are faster in every round, and half of those that are not told apart from it. Problems in which no two are told apart have no order and
+are left out. From the eleventh draw on the verdict is this one's; it was set before that draw was made.
+
 TIMES.jsonl is what bench_candidates printed of LIST.jsonl on that GPU, and can stand for the list. A line of LIST.jsonl is a problem:
 {"problem": "gemm --m 512 ...", "pins": ["", "--tile-m 128 ...", ...]}; no pins are the planner's choice."""
 
@@ -207,11 +212,27 @@ def correlation(a: list[float], b: list[float]) -> float:
     return 1 - 6 * sum((p - q) ** 2 for p, q in zip(ranks(a), ranks(b))) / (n * (n * n - 1))
 
 
+def told_ranks(rounds: list[list[float]]) -> list[float]:
+    """Of kernels with these times, a list for each: see above."""
+    def above(mine: list[float], other: list[float]) -> float:
+        return 1.0 if max(other) < min(mine) else 0.0 if max(mine) < min(other) else 0.5
+    return [sum(above(mine, other) for j, other in enumerate(rounds) if j != i) for i, mine in enumerate(rounds)]
+
+
+def told_correlation(rounds: list[list[float]], said: list[float]) -> float | None:
+    """Spearman's of what was measured and what is said; None: nothing is told apart."""
+    a, b = told_ranks(rounds), told_ranks([[value] for value in said])
+    if len(set(a)) == 1:
+        return None
+    return 0.0 if len(set(b)) == 1 else statistics.correlation(a, b)
+
+
 def judge(args: argparse.Namespace) -> None:
-    times = {}
+    times, rounds = {}, {}
     for text in open(args.times):
         one = json.loads(text)
         times[one["problem"]] = {run["pins"]: run["time_us"] for run in one["runs"] if run.get("time_us")}
+        rounds[one["problem"]] = {run["pins"]: run.get("rounds") or [run["time_us"]] for run in one["runs"] if run.get("time_us")}
     problems, errors, by_kind = [], [], {}
     for text in open(args.out):
         one = json.loads(text)
@@ -227,11 +248,13 @@ def judge(args: argparse.Namespace) -> None:
         measured, said = [time for _, time in pairs], [run["predicted_us"] for run, _ in pairs]
         best = min(measured)
         planned = [time for run, time in pairs if run["pins"] == ""]
-        problems.append({"problem": one["problem"], "kind": kind, "rank": correlation(measured, said), "spread": max(measured) / best,
+        told = told_correlation([rounds[one["problem"]][run["pins"]] for run, _ in pairs], said)
+        problems.append({"problem": one["problem"], "kind": kind, "rank": correlation(measured, said), "told": told,
+                         "spread": max(measured) / best,
                          "loss": measured[said.index(min(said))] / best, "planned": planned[0] / best if planned else None})
         if args.verbose:
             last = problems[-1]
-            print(f"{last['rank']:5.2f} {100 * (last['loss'] - 1):5.1f} %  {one['problem']}")
+            print(f"{last['rank']:5.2f} {'-' if told is None else format(told, '5.2f')} {100 * (last['loss'] - 1):5.1f} %  {one['problem']}")
             for run, time in sorted(pairs, key=lambda pair: pair[1]):
                 print(f"      {time:8.1f} us {run['predicted_us']:8.1f} predicted {100 * (run['predicted_us'] / time - 1):+6.1f} %  "
                       f"{run['kernel'].removeprefix('tessera_')}  [{run['limit']}]  {run['pins']}")
@@ -241,12 +264,15 @@ def judge(args: argparse.Namespace) -> None:
     def line(name: str, values: list[float], of: list[dict]) -> None:
         e = [abs(value) for value in values]
         loss = [p["loss"] for p in of]
+        told = [p["told"] for p in of if p["told"] is not None]
+        by_told = f"{statistics.mean(told):.3f}" if told else "-"
         print(f"| {name} | {len(of)} | {len(e)} | {100 * statistics.median(e):.1f} % | {100 * sum(x <= 0.2 for x in e) / len(e):.0f} % | "
-              f"{100 * max(e):.0f} % | {statistics.mean(p['rank'] for p in of):.2f} | {100 * (statistics.geometric_mean(loss) - 1):.1f} % | "
+              f"{100 * max(e):.0f} % | {statistics.mean(p['rank'] for p in of):.3f} | {by_told} | {100 * (statistics.geometric_mean(loss) - 1):.1f} % | "
               f"{100 * (max(loss) - 1):.0f} % |")
 
-    print("| problems of | problems | kernels | median error | within 20 % | worst | rank correlation | choice behind the best | worst |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| problems of | problems | kernels | median error | within 20 % | worst | rank correlation by medians | as told apart | "
+          "choice behind the best | worst |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for kind, values in by_kind.items():
         of = [p for p in problems if p["kind"] == kind]
         if of:
@@ -257,6 +283,9 @@ def judge(args: argparse.Namespace) -> None:
           f"median rank correlation {statistics.median(p['rank'] for p in problems):.2f}, "
           f"of {sum(p['spread'] >= 1.2 for p in problems)} problems whose kernels spread by 20 % or more "
           f"{statistics.mean(p['rank'] for p in problems if p['spread'] >= 1.2):.2f} in the mean")
+    none = sum(p["told"] is None for p in problems)
+    if none:
+        print(f"{none} problems have no two kernels that the recording tells apart")
     planned = [p["planned"] for p in problems if p["planned"]]
     if planned:
         print(f"the planner's choice without a clock is {100 * (statistics.geometric_mean(planned) - 1):.1f} % behind the best of them")
