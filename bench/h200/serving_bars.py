@@ -32,7 +32,7 @@ def cases(shim, old_shim):
     found += [Case("fp8-prefill", "fmha_fp8.py", ours, 60)]
     found += [Case(f"ragged-{heads.replace('/', '-')}", "fmha_ragged.py", (*ours, "--heads", heads, "--page-size", "64,16"), 90)
               for heads in ("16/16", "32/8")]
-    found += [Case("step", "mixed_step.py", ours, 40)]
+    found += [Case("step", "mixed_step.py", (*ours, "--kinds", "bf16,kv-e4m3,e4m3"), 100)]
     found += [Case("dense-512", "fmha_vs_cudnn.py", (*ours, "--seqlen", "512", "--hints", "--dtype", "bf16,f16"), 30)]
     if old_shim:
         found += [Case(f"old-{kind}", "old_and_new.py", ("--old", old_shim, "--new", shim, "--kinds", kind), 150)

@@ -27,6 +27,7 @@ class Emitter {
     text += is_8_bit(c.facts) ? to_exponents() + make_probabilities()
                               : exponentiate_text(scores) + pack_text(registers_of_p, to_word(p_dtype(c)));
     if (c.promote_every > 0) text += add_promoted() + keep_promoted();
+    if (has_raw_tiles(c)) text += clear_outputs();
     if (has_fours(c) && c.facts.output == Output::normalized) text += store_rows(false);
     if (is_split(c) || (has_fours(c) && c.facts.output == Output::unnormalized)) text += store_rows(true);
     if (!has_fours(c) && c.facts.output == Output::normalized) text += stage();
@@ -39,6 +40,13 @@ class Emitter {
     Statement statement;
     for (int i = 0; i < registers_of_p; ++i) statement << "mov.b32 " + name("p", i) + ", 0";
     return function("clear_probabilities()", statement.text(""));
+  }
+
+  // Behind a tile that has its O elsewhere.
+  std::string clear_outputs() const {
+    Statement statement;
+    for (int i = 0; i < outputs; ++i) statement << "mov.b32 " + name("o", i) + ", 0";
+    return function("clear_outputs()", statement.text(""));
   }
 
   static std::string instruction(const WgmmaShape& shape) {

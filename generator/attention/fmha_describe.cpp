@@ -36,7 +36,7 @@ FmhaLaunch launch_facts(const Config& c) {
           .copies_keys = c.kv_copy == KvCopy::cp_async,
           .copies_q = fmha::copies_q(c),
           .stores_o = fmha::leaves_from_registers(c),
-          .swizzles_keys = fmha::uses_mma_sync(c),
+          .swizzles_keys = fmha::uses_mma_sync(c) || fmha::has_raw_tiles(c),
           .tile_rows = c.tile_m,
           .tile_n = c.tile_n,
           .merge_rows = kMergeRows,
@@ -191,7 +191,8 @@ bool FmhaOperator::keeps_values(const Config& config, int piece) {
   const bool has_own_layout = facts.q_layout == QueryLayout::ragged || facts.kv_layout == KvLayout::paged;
   if (has_pools(config) || has_key_scales(facts)) return false;
   if (piece == 1) return is_dealt || has_own_layout || has_widening_warps(config);
-  if (is_dealt) return consumer_warpgroups(config) < kFourWarpgroups;
+  const bool has_few_registers = has_raw_tiles(config) && consumer_warpgroups(config) == 1;
+  if (is_dealt) return consumer_warpgroups(config) < kFourWarpgroups && !has_few_registers;
   return !has_own_layout || is_8_bit(facts) || widens_keys(facts);
 }
 

@@ -29,7 +29,6 @@
 #include "generator/words.h"
 
 namespace tessera::fmha {
-
 namespace {
 
 constexpr Swizzle kSwizzles[] = {Swizzle::b128, Swizzle::b64, Swizzle::b32, Swizzle::none};
@@ -126,7 +125,8 @@ bool spills(const Config& c) {
   if (fmha::is_split(c)) {
     const bool is_wide = (c.facts.head_dim == 256 && c.tile_n > 48) ||
                          (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
-    if (c.q_stages != 2 || fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
+    if (c.q_stages != 2 && !has_raw_tiles(c)) return true;
+    if (fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
   const bool is_raw = c.facts.output == Output::unnormalized;
   if (widens_keys(c.facts) && c.tile_m == 64 && c.facts.head_dim == 192 && c.tile_n == 96) return true;
@@ -202,7 +202,7 @@ std::span<const Tile> tiles_of(const AttentionFacts& facts) {
 /// pins, and for readers.
 bool is_modelled(const Config& c) {
   if (c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 80) return false;  // no faster than 128x64 by over 2 %
-  if (fmha::shares_blocks(c)) return true;  // the next: of dealt keys the one of 128 rows that does not spill
+  if (fmha::shares_blocks(c) || (has_raw_tiles(c) && is_tile_of_singles(c))) return true;
   if (fmha::has_whole_tiles(c) && c.facts.head_dim == 256 && c.tile_m == 128 && c.tile_n == 48) return true;
   const Tile keys = fmha::tile_of_widened(c.facts, fmha::copies_q(c));  // the default of 8-bit keys
   if (widens_keys(c.facts) && c.stages > 1 && c.tile_m == keys.tile_m && c.tile_n == keys.tile_n) return true;
@@ -235,8 +235,8 @@ std::string traits_of(const Config& c) {
 /// Of the speed, in a step of prefills and single queries: the model of the time takes all sequences for equal. On an
 /// H100 128 x 128 was fastest from 128 rows of a sequence on, in the mean, 64 x 64 below (docs/performance.md).
 double share_of_step(const Config& c, const Fmha& problem) {
-  if (problem.seqlen_q * c.pack_gqa >= 128) return c.tile_m == 64 ? kLastResort : 1;
-  return c.tile_m == 64 && c.tile_n == 64 ? 1 : kUnlikely;
+  if (problem.seqlen_q * c.pack_gqa < 128) return is_tile_of_singles(c) ? 1 : kUnlikely;
+  return c.tile_m == 64 || is_tile_of_singles(c) ? kLastResort : 1;
 }
 
 /// What there are kernels for of e4m3 q, k and v.

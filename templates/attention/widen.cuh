@@ -34,8 +34,9 @@ struct NothingBetween {
 
 // A slot of tile_n keys of kColumns elements, by kWarps warps, batch by batch in a loop: unrolled, slots of 256 columns
 // were a fifth of a kernel's code. `thread`: of theirs. `between`: called when a thread has read what it has of a
-// panel, before it writes. `kTakesTwo`: batches of two, where that divides, in place of four.
-template <auto C, DType kDType, int kColumns, int kWarps, class Between = NothingBetween, bool kTakesTwo = false>
+// panel, before it writes. `kTakesTwo`: batches of two, where that divides, in place of four. `kRawSwizzle`: of `from`.
+template <auto C, DType kDType, int kColumns, int kWarps, class Between = NothingBetween, bool kTakesTwo = false,
+          Swizzle kRawSwizzle = Swizzle::none>
 __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int thread, const Between& between = {}) {
   constexpr int kSpan = key_span_bytes(C.facts, C.swizzle, kColumns);  // of a raw panel, bytes
   constexpr int kWideSpan = swizzle_span_bytes(C.swizzle);
@@ -55,6 +56,8 @@ __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int threa
       kSpan == 128 ? thread ^ (thread / 4 % 2 * 8) : thread;  // the second halves of two rows change places
   const int begin = 16 * turned;
   const int row = begin / kSpan;
+  static_assert(kRawSwizzle == Swizzle::none || kSweepBytes % 1024 == 0);
+  const unsigned raw = from + swizzle_address(kRawSwizzle, static_cast<unsigned>(begin));
 #pragma unroll 1
   for (int panel = 0; panel < kColumns / kSpan; ++panel) {
     const int byte = 2 * (panel * kSpan + begin % kSpan);  // of the wide row
@@ -69,7 +72,7 @@ __device__ __forceinline__ void widen_slot(unsigned from, unsigned to, int threa
       ptx::Words4 codes[kBatch];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i)
-        if (is_there(i)) codes[i] = ptx::ld_shared_v4(from + panel * kPanelBytes + begin + (first + i) * kSweepBytes);
+        if (is_there(i)) codes[i] = ptx::ld_shared_v4(raw + panel * kPanelBytes + (first + i) * kSweepBytes);
       between(panel);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {

@@ -60,6 +60,8 @@ struct LoopFlag<true> {
   using Type = int;
 };
 
+struct NoRawTiles {};
+
 template <Config C>
 struct Consumer {
   static constexpr SmemLayout kLayout = smem_layout(C);
@@ -294,7 +296,9 @@ struct Consumer {
   // Whether some key of a block is hidden from some of this warpgroup's rows. The first row sees the first keys, the
   // last one the last.
   __device__ __forceinline__ bool has_hidden(int first_key_of_block) const {
-    const int row = first_row + warpgroup * kRowsPerWarpgroup;
+    return has_hidden(first_key_of_block, first_row + warpgroup * kRowsPerWarpgroup);
+  }
+  __device__ __forceinline__ bool has_hidden(int first_key_of_block, int row) const {
     if (first_key_of_block + C.tile_n > visible_end<C>(p, lengths(), row)) return true;
     if constexpr (!hides_first_keys(C.facts)) return false;
     const int last_row = row + kRowsPerWarpgroup - 1;
@@ -527,26 +531,42 @@ struct Consumer {
     for (int round = 0; schedule.has(round); round = schedule.next(round, tile)) {
       tile = schedule.at(round);
       begin(tile);
-      skip_blocks(hidden_blocks(tile));
-      step<false>(true, false, tile, tile);
-      if constexpr (C.promote_every > 0) {
-        --blocks;
-        walk_and_close(tile, round);
-      } else {
-#pragma unroll 1
-        while (--blocks > 0) step<true>(false, true, tile, tile);
-        float factor[2];
-        multiply_last(tile_of(tile, round), factor);
-        leave(tile_of(tile, round), factor);
-      }
+      work_on(tile, round);
     }
+  }
+  // The tile that was begun, to its end.
+  __device__ __forceinline__ void work_on(const TileIndex& tile, int round) {
+    skip_blocks(hidden_blocks(tile));
+    step<false>(true, false, tile, tile);
+    if constexpr (C.promote_every > 0) {
+      --blocks;
+      walk_and_close(tile, round);
+    } else {
+#pragma unroll 1
+      while (--blocks > 0) step<true>(false, true, tile, tile);
+      float factor[2];
+      multiply_last(tile_of(tile, round), factor);
+      leave(tile_of(tile, round), factor);
+    }
+  }
+
+  // A tile whose last product no other one's first step has beside it.
+  __device__ __forceinline__ void close(const TileIndex& tile) {
+    float factor[2];
+    multiply_last(tile, factor);
+    leave(tile, factor);
+    accumulate = 0;
   }
 
   // With two, a tile stays open until the first step of the next one, so that no product has a copy without scores
   // beside it. Where this warpgroup has nothing to see in the next tile's first block, and after the last tile, a step
   // serves for the closing alone: its scores are computed and dropped. After the last one it works on a tile that is
   // not there.
-  __device__ __forceinline__ void run_joined() {
+  //
+  // Raw tiles, where the Config has them, are worked on by `raw`, and before them, as at the end, an open tile is
+  // closed by itself.
+  template <class RawTiles>
+  __device__ __forceinline__ void run_joined(const RawTiles& raw) {
     RegistersOf<C>::clear_probabilities();
     using Flag = typename LoopFlag<looks_ahead(C)>::Type;
     Flag is_open = false;
@@ -555,6 +575,17 @@ struct Consumer {
     for (int round = 0;; round = schedule.next(round, tile)) {
       const bool has_new = schedule.has(round);
       if (!has_new && !is_open) return;  // a CTA without tiles
+      if constexpr (has_raw_tiles(C)) {
+        const bool goes_on = has_new && !schedule.is_raw();
+        if (!goes_on) {
+          if (is_open) close(opened(tile));
+          if (!has_new) return;
+          is_open = false;
+          begin(schedule.at(round));
+          raw.work_on(schedule.at(round));
+          continue;
+        }
+      }
       const TileIndex new_tile = schedule.at(round);
       begin(new_tile);
       int hidden = has_new ? hidden_blocks(new_tile) : 1;
@@ -598,7 +629,7 @@ __device__ __forceinline__ void consume(const Params& p, const typename Consumer
   if constexpr (C.q_stages == 1) {
     consumer.run_separate();
   } else {
-    consumer.run_joined();
+    consumer.run_joined(NoRawTiles{});
   }
 }
 

@@ -139,7 +139,11 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
   } else {
     common::in_piece<kPieceOfConsumers, has_key_scales(C.facts)>([&] {
       set_consumer_registers<C>();
-      consume<C>(params, scheduled(), smem);
+      if constexpr (has_raw_tiles(C)) {
+        consume_step<C>(params, scheduled(), smem);
+      } else {
+        consume<C>(params, scheduled(), smem);
+      }
     });
   }
 }

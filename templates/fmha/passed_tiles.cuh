@@ -10,6 +10,7 @@
 
 #include "fmha/key_blocks.cuh"
 #include "fmha/params.cuh"
+#include "fmha/ring.cuh"
 #include "fmha/schedule.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared_words.cuh"
@@ -28,10 +29,17 @@ __device__ __forceinline__ unsigned passed_barrier(unsigned smem, int round) {
   return barrier_at<barriers(C).passed>(smem, static_cast<int>(static_cast<unsigned>(round) % kPassedTiles));
 }
 
+// Where a tile's blocks begin in the rings of raw slots and of what consumers are told of: has_raw_tiles().
+template <Config C>
+struct RawPlaces {
+  RingPosition<load_stages(C, false)> ring;
+  RingPosition<load_stages(C, false)> ready;  // of raw tiles' blocks alone
+};
+
 // The loading thread's side.
 template <Config C>
 __device__ __forceinline__ void pass_tile(const Params& p, unsigned smem, const TileIndex& tile, bool is_real,
-                                          int round) {
+                                          int round, const RawPlaces<C>& places = {}) {
   static_assert(C.q_stages + 2 <= kPassedTiles);
   const auto word = [](int value) { return static_cast<unsigned>(value); };
   const unsigned to = passed_tile<C>(smem, round);
@@ -42,6 +50,10 @@ __device__ __forceinline__ void pass_tile(const Params& p, unsigned smem, const 
                               word(keys.key_of(blocks.begin))});
   ptx::st_shared_u32(to + 48, word(end_of_loads(p, keys, blocks)));
   if constexpr (is_dealt(C)) ptx::st_shared_u32(to + 52, word(tile.split));
+  if constexpr (has_raw_tiles(C)) {
+    const bool is_raw = rows_of_tile_head<C>(p, tile) - tile.m * C.tile_m <= kRowsOfTransposed;
+    ptx::st_shared_v2(to + 56, is_raw ? word(2 * places.ready.state + 1) : 0u, word(places.ring.state));
+  }
 #pragma unroll 1
   for (int warpgroup = 0; warpgroup < row_groups(C); ++warpgroup) {
     const int hidden = keys.hidden_of(blocks, tile.m * C.tile_m + warpgroup * kRowsPerWarpgroup);
@@ -95,6 +107,8 @@ struct PassedTiles {
   __device__ __forceinline__ int first_key() const { return word(7); }
   __device__ __forceinline__ int hidden_blocks(int warpgroup) const { return word(8 + warpgroup); }
   __device__ __forceinline__ LoadedKeys loaded_keys() const { return {word(12), blocks()}; }
+  __device__ __forceinline__ bool is_raw() const { return word(14) != 0; }
+  __device__ __forceinline__ RawPlaces<C> raw_places() const { return {{word(15)}, {word(14) / 2}}; }
 };
 
 // The side of a warp that loads, where one lane of the warp of K finds the tiles as well: both are told.
@@ -103,6 +117,7 @@ struct FoundTiles : PassedTiles<C> {
   const Params& p;
   const bool finds;
   const Schedule<C> found;
+  mutable RawPlaces<C> places{};  // of the next tile
 
   __device__ __forceinline__ FoundTiles(const Params& params, unsigned shared_memory, bool is_finder)
       : PassedTiles<C>(shared_memory), p(params), finds(is_finder), found(params) {}
@@ -111,7 +126,12 @@ struct FoundTiles : PassedTiles<C> {
     if (finds && threadIdx.x % 32 == 0) {
       const bool is_real = found.has(round);
       if (is_real || (joins_tiles(C) && round > 0)) {
-        pass_tile<C>(p, this->smem, found.at(round), is_real, round);
+        pass_tile<C>(p, this->smem, found.at(round), is_real, round, places);
+        if constexpr (has_raw_tiles(C)) {
+          this->at_hand = round;
+          places.ring.advance(this->blocks());
+          if (this->is_raw()) places.ready.advance(this->blocks());
+        }
       } else {
         pass_the_end<C>(this->smem, round);
       }

@@ -20,6 +20,7 @@ namespace tessera::fmha {
 // Named barriers: 0 is __syncthreads(); turns of the warpgroups; a warpgroup among itself.
 inline constexpr int kBarrierOfTurn = 1;
 inline constexpr int kBarrierOfWarpgroup = 5;
+inline constexpr int kBarrierOfConsumers = 9;  // of those that share a raw tile's blocks
 
 // Rows of the tile's head.
 template <Config C>

@@ -26,12 +26,14 @@ namespace tessera::fmha {
 template <Config C, bool kIsV>
 __device__ __forceinline__ void init_raw_ring(unsigned smem) {
   constexpr int kLoaders = C.kv_copy == KvCopy::cp_async ? 32 : 1, kStages = load_stages(C, kIsV);
-  constexpr int kReaders = is_8_bit(C.facts) ? kTransposingWarps : kWideningWarps;
+  constexpr int kReaders = is_8_bit(C.facts) ? kTransposingWarps : has_raw_tiles(C) ? kConsumerWarps : kWideningWarps;
   constexpr LoadRing kRing = load_ring(C, kIsV);
 #pragma unroll
   for (int i = 0; i < kStages; ++i) {
     ptx::mbarrier_init(smem + kRing.full[i], kLoaders);
     ptx::mbarrier_init(smem + kRing.empty[i], kReaders);
+    if constexpr (has_raw_tiles(C))
+      ptx::mbarrier_init(smem + (kIsV ? barriers(C).raw_v_ready : barriers(C).raw_k_ready)[i], kWideningWarps);
   }
 }
 
@@ -75,7 +77,7 @@ __device__ __forceinline__ void load_tiles(const Params& p, const Walk& schedule
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
     const bool is_real = schedule.has(round);
-    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
     const HeadIndex at = head_of<C>(p, tile);
     if constexpr (!kIsV && copies_q(C)) copy_q<C>(p, smem, tile, at, is_real, q_ring);
@@ -137,6 +139,7 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Walk& schedul
   constexpr int kSlotBytes = kIsV ? v_slot_bytes(C) : k_slot_bytes(C);
   constexpr BarrierRow kFull = kIsV ? kBarriers.v_full : kBarriers.k_full;
   constexpr BarrierRow kEmpty = kIsV ? kBarriers.v_empty : kBarriers.k_empty;
+  [[maybe_unused]] constexpr BarrierRow kReady = kIsV ? kBarriers.raw_v_ready : kBarriers.raw_k_ready;
   const int thread = static_cast<int>(threadIdx.x) % (32 * kWideningWarps);
   RingPosition<load_stages(C, kIsV)> raw;
   RingPosition<C.stages> wide;
@@ -144,9 +147,23 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Walk& schedul
 #pragma unroll 1
   for (int round = 0;; round = schedule.next(round, tile)) {
     const bool is_real = schedule.has(round);
-    if (!is_real && (C.q_stages == 1 || round == 0)) break;
+    if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
     const int count = is_real ? loaded_keys_of<C>(p, schedule, tile).count : kIsV ? 0 : 1;
+    if constexpr (has_raw_tiles(C)) {
+      if (schedule.is_raw()) {
+        RingPosition<load_stages(C, false)> ready = schedule.raw_places().ready;
+#pragma unroll 1
+        for (int i = 0; i < count; ++i) {
+          ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
+          __syncwarp();
+          if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier_at<kReady>(smem, ready.slot()));
+          raw.advance();
+          ready.advance();
+        }
+        continue;
+      }
+    }
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
       ptx::mbarrier_wait_parity(barrier_at<kRing.full>(smem, raw.slot()), raw.parity());
@@ -160,13 +177,17 @@ __device__ __forceinline__ void widen_tiles(const Params& p, const Walk& schedul
       } else {
         // Two loads at once are as fast here as four.
         attention::widen_slot<C, kIsV ? p_dtype(C) : C.facts.dtype, kColumns, kWideningWarps, attention::NothingBetween,
-                              true>(from, to, thread);
+                              true, swizzle_of_keys(C, kColumns)>(from, to, thread);
       }
       ptx::fence_proxy_async_shared();
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
         ptx::mbarrier_arrive(barrier_at<kFull>(smem, wide.slot()));
-        ptx::mbarrier_arrive(barrier_at<kRing.empty>(smem, raw.slot()));
+        if constexpr (has_raw_tiles(C)) {
+          ptx::mbarrier_arrive_times(barrier_at<kRing.empty>(smem, raw.slot()), kConsumerWarps / kWideningWarps);
+        } else {
+          ptx::mbarrier_arrive(barrier_at<kRing.empty>(smem, raw.slot()));
+        }
       }
       raw.advance();
       wide.advance();

@@ -91,8 +91,6 @@ TESSERA_HD constexpr bool shares_blocks(const Config& c) { return uses_mma_sync(
 TESSERA_HD constexpr bool owns_rows(const Config& c) { return uses_mma_sync(c) && !shares_blocks(c); }
 // Whether a tile is 8 rows, which are the columns of products.
 TESSERA_HD constexpr bool has_eight_rows(const Config& c) { return shares_blocks(c) && c.tile_m == kRowsOfTransposed; }
-// Whether a tile stays open until the next one's first step: products of both run at the same time.
-TESSERA_HD constexpr bool joins_tiles(const Config& c) { return c.q_stages == 2 && !uses_mma_sync(c); }
 // Rows of one box of Q.
 TESSERA_HD constexpr int rows_of_box(const Config& c) {
   return has_eight_rows(c) ? kRowsOfTransposed : shares_blocks(c) ? kRowsOfWarpMma : kRowsPerWarpgroup;
@@ -177,6 +175,26 @@ TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_group
 // role waits between a tile's last product and the next one's first. Four warpgroups have no register to spare for it.
 TESSERA_HD constexpr bool passes_dealt_tiles(const Config& c) {
   return is_dealt(c) && is_ragged(c.facts) && !copies_q(c) && !shares_blocks(c) && c.tile_m <= 192;
+}
+// Whether a step's tiles of at most eight rows, single queries, are multiplied by mma.sync from slots as loads filled
+// them, as spec/fmha_warps.h says of eight rows: wgmma would take 64 rows, of keys that were widened first. Longer
+// heads are not decoded so either, and took 1.6 times as long to compile. One consumer warpgroup, of which an SM holds
+// two, is faster where single queries are many, and has too few registers beside windows and sinks, and for f16.
+TESSERA_HD constexpr bool has_raw_tiles(const Config& c) {
+  const AttentionFacts& f = c.facts;
+  const bool is_step = has_whole_tiles(c) && passes_dealt_tiles(c) && has_widening_warps(c) && !has_key_scales(f) &&
+                       f.kv_layout == KvLayout::paged && f.seqused != UsedLengths::qk;
+  const bool is_plain = !alters_scores(f) && f.tree_mask == TreeMask::none && f.output == Output::normalized &&
+                        f.head_dim == f.head_dim_v && f.head_dim % 32 == 0 && f.head_dim <= 128;
+  const bool has_registers = consumer_warpgroups(c) == 2 || (consumer_warpgroups(c) == 1 && f.dtype == DType::bf16 &&
+                                                             !hides_first_keys(f) && f.sink == Sink::none);
+  return is_step && is_plain && has_registers && c.pack_gqa <= kRowsOfTransposed && c.tile_n >= 16 * kConsumerWarps &&
+         c.tile_n % 16 == 0;
+}
+// Whether a tile stays open until the next one's first step: products of both run at the same time. Behind the last one
+// a tile that is not there serves for that, unless others than joined ones must be closed by themselves anyway.
+TESSERA_HD constexpr bool joins_tiles(const Config& c) {
+  return c.q_stages == 2 && !uses_mma_sync(c) && !has_raw_tiles(c);
 }
 // Whether a tile knows where its sequence's queries lie: ragged ones, but for some that each warpgroup of wgmma finds.
 TESSERA_HD constexpr bool knows_sequence(const Config& c) {

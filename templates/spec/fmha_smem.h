@@ -50,6 +50,8 @@ struct Barriers {
   BarrierRow raw_k_empty;
   BarrierRow raw_v_full;  // [raw_v_stages], or as raw_k_full
   BarrierRow raw_v_empty;
+  BarrierRow raw_k_ready;  // [raw_stages], of raw tiles' blocks one after the other: widening warps have seen them come
+  BarrierRow raw_v_ready;
   int count = 0;  // of all
 };
 // The first one at `offset` of the shared memory at `smem`.
@@ -78,6 +80,8 @@ TESSERA_HD constexpr Barriers barriers_from(const Config& c, int offset, unsigne
   b.raw_k_empty = cursor.take(raw);
   b.raw_v_full = cursor.take(raw_v);
   b.raw_v_empty = cursor.take(raw_v);
+  b.raw_k_ready = cursor.take(has_raw_tiles(c) ? raw : 0);
+  b.raw_v_ready = cursor.take(has_raw_tiles(c) ? raw : 0);
   b.count = cursor.next.index;
   return b;
 }
@@ -110,7 +114,8 @@ TESSERA_HD constexpr SmemLayout smem_layout(const Config& c) {
   layout.exchange = {"exchange", end_of(layout.v), groups * exchange_slot_bytes(c)};
   layout.raw_k = {"raw_k", end_of(layout.exchange), raw_stages(c) * raw_k_slot_bytes(c)};
   layout.raw_v = {"raw_v", end_of(layout.raw_k), raw_v_stages(c) * raw_v_slot_bytes(c)};
-  layout.joined = {"joined", end_of(layout.raw_v), joined_sums_bytes(c) + joined_rows_bytes(c)};
+  const int of_raw = has_raw_tiles(c) ? sums_bytes_of_raw(c) : 0;
+  layout.joined = {"joined", end_of(layout.raw_v), joined_sums_bytes(c) + joined_rows_bytes(c) + of_raw};
   layout.promoted = {"promoted", end_of(layout.joined), groups * promoted_slot_bytes(c)};
   layout.present = {"present", end_of(layout.promoted), c.stages * present_slot_bytes(c)};
   layout.step_work = {"step_work", end_of(layout.present), has_whole_tiles(c) ? kStepWorkBytes : 0};

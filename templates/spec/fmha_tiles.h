@@ -33,7 +33,19 @@ TESSERA_HD constexpr Config complete(Config c) {
   // A tile's Q is in registers once it has begun: the next one's may come.
   if (shares_blocks(c)) c.q_stages = 1;
   if (locks_joined(c)) c.q_stages = 1;
+  // Of two CTAs on an SM each has the other's products beside its last one, and one more slot of keys.
+  if (has_raw_tiles(c) && (consumer_warpgroups(c) == 1 || raw_stages(c) < 2)) c.q_stages = 1;
   return c;
+}
+
+// Whether a step takes this tile whose sequences have few rows each.
+TESSERA_HD constexpr bool is_tile_of_singles(const Config& c) {
+  if (c.tile_n != 64) return false;
+  Config small = c, large = c;
+  small.tile_m = 64;
+  large.tile_m = 128;
+  if (has_raw_tiles(small)) return c.tile_m == 64 && c.stages == 1;
+  return has_raw_tiles(large) ? c.tile_m == 128 && c.stages == 2 : c.tile_m == 64;
 }
 
 // The head dimensions that kernels are made for.

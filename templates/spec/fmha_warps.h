@@ -55,13 +55,17 @@ TESSERA_HD constexpr Config of_one_warp(Config c) {
   return c;
 }
 
+// Whether consumers read 8-bit keys as they were loaded.
+TESSERA_HD constexpr bool reads_raw_slots(const Config& c) {
+  return widens_keys(c.facts) && (uses_mma_sync(c) || has_raw_tiles(c));
+}
 TESSERA_HD constexpr Swizzle swizzle_of_span(int bytes) {
   return bytes == 128 ? Swizzle::b128 : bytes == 64 ? Swizzle::b64 : bytes == 32 ? Swizzle::b32 : Swizzle::none;
 }
 // How k or v comes to shared memory. Eight keys' chunks of the same columns are read at once, so 8-bit ones are
 // swizzled by the span of their rows.
 TESSERA_HD constexpr Swizzle swizzle_of_keys(const Config& c, int columns) {
-  if (!uses_mma_sync(c) || !widens_keys(c.facts)) return key_swizzle(c.facts, c.swizzle);
+  if (!reads_raw_slots(c)) return key_swizzle(c.facts, c.swizzle);
   return swizzle_of_span(key_span_bytes(c.facts, c.swizzle, columns));
 }
 

@@ -7,6 +7,11 @@
 // behind the consumers: load_k, which loads Q too, and load_v. O leaves from registers: there is no map of it, and
 // void* o_rows stands where ragged queries have it.
 //
+// Tiles of at most eight rows in a step of prefills and single queries are another matter (has_raw_tiles): consumers
+// read their blocks from the raw slots themselves, by mma.sync, and widening warps only tell them that a block has come
+// (raw_k_ready, raw_v_ready): a ring of its own, so that consumers miss no phase of blocks that are widened. A raw slot
+// goes back by four arrivals: those of one warpgroup's warps, or of two widening warps that count twice.
+//
 // k_descale and v_descale, fp32 [batch, heads_kv] or null (1), multiply K and V: the one the scale of the scores, the
 // other a finished row of O. Behind softmax_scale, or the parameters of pages, the entry has
 //   float* k_descale, v_descale
@@ -32,6 +37,11 @@ TESSERA_HD constexpr int scale_slot_bytes(const Config& c, int columns) {
   return c.tile_n * key_scale_bytes(c.facts, columns);
 }
 
+// What warps that share a raw tile's blocks join at its end: references and sums of their rows, here; O in Q's slot.
+TESSERA_HD constexpr int sums_bytes_of_raw(const Config& c) {
+  return consumer_warpgroups(c) * kConsumerWarps * kRowsOfTransposed * 8;
+}
+
 // Shared memory beside raw slots.
 TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
   const int columns = qk_columns(c) + v_columns(c);
@@ -39,12 +49,15 @@ TESSERA_HD constexpr int bytes_beside_raw(const Config& c) {
   const int barriers = 3 * c.q_stages * consumer_warpgroups(c) + 4 * c.stages + consumer_warpgroups(c) + 1;
   const int step_work = has_whole_tiles(c) ? kStepWorkBytes : 0;
   const int passed = passes_tiles(c) ? kPassedTiles * (kPassedTileBytes + 8) : 0;
-  return slots * dtype_bytes(c.facts.dtype) + step_work + passed + 8 * (barriers + 4 * kMaxRawStages);
+  const int joined = has_raw_tiles(c) ? sums_bytes_of_raw(c) : 0;
+  return slots * dtype_bytes(c.facts.dtype) + step_work + passed + joined +
+         8 * (barriers + (has_raw_tiles(c) ? 6 : 4) * kMaxRawStages);
 }
 TESSERA_HD constexpr int raw_stages_within(const Config& c, int bytes) {
   const int slot = raw_k_slot_bytes(c) + raw_v_slot_bytes(c) + scale_slot_bytes(c, qk_columns(c)) +
                    scale_slot_bytes(c, v_columns(c));
-  const int stages = slot == 0 ? 0 : (bytes - bytes_beside_raw(c)) / slot;
+  int stages = slot == 0 ? 0 : (bytes - bytes_beside_raw(c)) / slot;
+  if (has_raw_tiles(c)) stages -= stages % consumer_warpgroups(c);  // which take raw tiles' blocks in turns
   return stages > kMaxRawStages ? kMaxRawStages : stages;
 }
 

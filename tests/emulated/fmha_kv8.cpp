@@ -65,6 +65,35 @@ TEST_CASE("e4m3 keys: windows, queries and keys of their own lengths, ragged que
   testing::check_ragged(problem, {4, 4, 2, 200, 300, 256}, *compiler);
 }
 
+TEST_CASE("e4m3 keys: an engine's step, whose few rows are multiplied from raw slots") {
+  const std::unique_ptr<Compiler> compiler = testing::find_compiler();
+  if (!compiler) return;
+  constexpr int kTiles[][3] = {{64, 64, 1}, {128, 80, 2}, {128, 64, 2}};
+  int turn = 0;
+  for (const auto& tile : kTiles)
+    for (const int head_dim : {32, 128}) {
+      ++turn;
+      Fmha problem = over_e4m3(head_dim, turn % 3 == 0 ? DType::f16 : DType::bf16);
+      testing::use_lengths(problem, turn % 2 == 0 ? 64 : 1);
+      problem.q_layout = QueryLayout::ragged;
+      problem.mask = turn % 4 == 0 ? Mask::none : Mask::causal;
+      problem.split_kv = SplitKv::dealt;
+      problem.pack_gqa = turn % 2 == 0 ? 4 : 2;
+      problem.tile_m = tile[0];
+      problem.tile_n = tile[1];
+      problem.stages = tile[2];
+      problem.sink = turn % 2 == 0 ? Sink::per_head : Sink::none;
+      problem.window = turn % 5 == 0 ? Window::sliding : Window::none;
+      testing::FmhaLaunchFacts facts = testing::facts_of_turn(turn);
+      facts.descales = Descales::each;
+      facts.num_sms = 2;
+      if (turn % 5 == 0) facts.window_size_left = 90, facts.window_size_right = 0;
+      facts.query_lengths = {1, 70, 2, 0, 1, 1, 130, 1};
+      facts.seqused_k = {170, 90, 81, 33, 0, 1, 150, 300};
+      testing::check_narrow(problem, {8, *problem.pack_gqa, 1, 206, 300, head_dim}, *compiler, facts);
+    }
+}
+
 TEST_CASE("e4m3 keys: scores that are capped or lowered, trees, and head_dims of padded columns") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;

@@ -62,6 +62,62 @@ TEST_CASE("8-bit keys: slots begin where patterns do, regions follow each other,
   });
 }
 
+TEST_CASE(
+    "a step over 8-bit keys: raw slots under the swizzle of rows, as many for each warpgroup, and a join in Q's") {
+  Config c;
+  c.facts.kv_dtype = DType::e4m3;
+  c.facts.kv_layout = KvLayout::paged;
+  c.facts.page_size = 16;
+  c.facts.seqused = UsedLengths::k;
+  c.facts.q_layout = QueryLayout::ragged;
+  c.split_kv = SplitKv::dealt;
+  c.pack_gqa = 8;
+  int checked = 0;
+  constexpr int kTilesOfStep[][3] = {{128, 64, 2}, {128, 80, 2}, {128, 64, 3}};
+  for (const int head_dim : {32, 64, 96, 128})
+    for (const auto& tile : kTilesOfStep) {
+      c.facts.head_dim = c.facts.head_dim_v = head_dim;
+      c.tile_m = tile[0];
+      c.tile_n = tile[1];
+      c.stages = tile[2];
+      c.swizzle = widest_swizzle(c);
+      const Config whole = complete(c);
+      if (!why_invalid(whole).ok()) continue;
+      ++checked;
+      CHECK(has_raw_tiles(whole));
+      CHECK(raw_stages(whole) % consumer_warpgroups(whole) == 0);
+      CHECK(swizzle_span_bytes(swizzle_of_keys(whole, head_dim)) ==
+            key_span_bytes(whole.facts, whole.swizzle, head_dim));
+      const int rows = consumer_warpgroups(whole) * kConsumerWarps * kRowsOfTransposed;
+      CHECK(rows * v_columns(whole) * 4 <= row_groups(whole) * q_slot_bytes(whole));
+      CHECK(smem_layout(whole).joined.bytes == rows * 8);
+      CHECK_FALSE(joins_tiles(whole));
+    }
+  CHECK(checked > 8);
+  c.tile_m = 64;
+  c.tile_n = 64;
+  c.stages = 1;
+  CHECK(has_raw_tiles(complete(c)));
+  CHECK(is_tile_of_singles(complete(c)));
+  CHECK(complete(c).q_stages == 1);
+  c.facts.dtype = DType::f16;
+  CHECK_FALSE(has_raw_tiles(complete(c)));
+  CHECK_FALSE(is_tile_of_singles(complete(c)));
+  c.tile_m = 128;
+  c.stages = 2;
+  CHECK(is_tile_of_singles(complete(c)));
+  c.facts.dtype = DType::bf16;
+  CHECK_FALSE(is_tile_of_singles(complete(c)));
+  c.pack_gqa = 16;
+  CHECK_FALSE(has_raw_tiles(complete(c)));
+  c.pack_gqa = 8;
+  c.facts.head_dim = c.facts.head_dim_v = 256;
+  CHECK_FALSE(has_raw_tiles(complete(c)));
+  c.facts.head_dim = c.facts.head_dim_v = 128;
+  c.facts.split_size = 512;
+  CHECK_FALSE(has_raw_tiles(complete(c)));
+}
+
 TEST_CASE("one slot that threads write, two warpgroups in turns: tiles are not joined") {
   Config c;
   c.facts.kv_layout = KvLayout::ragged;
