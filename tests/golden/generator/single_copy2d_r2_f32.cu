@@ -381,11 +381,6 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. As many arrivals as one. Release at CTA scope.
-__device__ __forceinline__ void mbarrier_arrive_times(unsigned barrier, int count) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-
 // PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. Announces `bytes`, then arrives once, as one step.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -429,6 +424,11 @@ __device__ __forceinline__ bool mbarrier_test_wait_parity(unsigned barrier, unsi
       : "r"(barrier), "r"(parity)
       : "memory");
   return done != 0;
+}
+
+// PTX ISA "mbarrier.arrive", PTX 8.0, sm_90. As many arrivals as one. Release at CTA scope.
+__device__ __forceinline__ void mbarrier_arrive_times(unsigned barrier, int count) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 
 }  // namespace tessera::ptx
