@@ -25,8 +25,9 @@ __device__ __forceinline__ void go_on_in_piece() {
   }
 }
 
-// Work of whole warps that piece I, of 2 and more, has. Of it alone nothing else is compiled, so it asks no warp who it
-// is; the first piece leaves for it. `kMultipliesPairs`: whether the first piece multiplies pairs of 16 bits.
+// Work of whole warps that piece I, of 2 and more, has: a class, since a lambda's body would be instantiated in all
+// pieces. Of it alone nothing else is compiled, so it asks no warp who it is; the first piece leaves for it.
+// `kMultipliesPairs`: whether the first piece multiplies pairs of 16 bits.
 template <int I, bool kMultipliesPairs = false, class Work>
 __device__ __forceinline__ void in_piece(const Work& work) {
   if constexpr (kPiece == 0 || kPiece == I) {

@@ -115,10 +115,16 @@ __device__ __forceinline__ void set_consumer_registers() {
   }
 }
 
-// The roles by wgmma, each with a schedule from `scheduled`.
+// The roles by wgmma, each with a schedule from `scheduled`. What a piece does not have must not be instantiated
+// either, or front end and NVVM would work on it until they find that nobody comes there: roles are classes, and `if
+// constexpr` asks who has which.
 template <Config C, class Scheduled>
-__device__ __forceinline__ void run_roles(const Params& params, unsigned smem, const Scheduled& scheduled) {
-  if (common::kIsFirstPiece && threadIdx.x < kWarpgroupThreads) {
+struct ProducerRole {
+  const Params& params;
+  const unsigned smem;
+  const Scheduled& scheduled;
+
+  __device__ __forceinline__ void operator()() const {
     set_producer_registers<C>();
     if constexpr (has_widening_warps(C)) {
       widen<C>(params, scheduled(), smem);
@@ -133,19 +139,35 @@ __device__ __forceinline__ void run_roles(const Params& params, unsigned smem, c
     } else {
       produce<C>(params, scheduled(), smem);
     }
-  } else if (common::kIsFirstPiece && has_widening_warps(C) &&
-             threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads) {
-    if constexpr (has_widening_warps(C)) load_widened<C>(params, scheduled(), smem);
-  } else {
-    common::in_piece<kPieceOfConsumers, has_key_scales(C.facts)>([&] {
-      set_consumer_registers<C>();
-      if constexpr (has_raw_tiles(C)) {
-        consume_step<C>(params, scheduled(), smem);
-      } else {
-        consume<C>(params, scheduled(), smem);
-      }
-    });
   }
+};
+
+template <Config C, class Scheduled>
+struct ConsumerRole {
+  const Params& params;
+  const unsigned smem;
+  const Scheduled& scheduled;
+
+  __device__ __forceinline__ void operator()() const {
+    set_consumer_registers<C>();
+    if constexpr (has_raw_tiles(C)) {
+      consume_step<C>(params, scheduled(), smem);
+    } else {
+      consume<C>(params, scheduled(), smem);
+    }
+  }
+};
+
+template <Config C, class Scheduled>
+__device__ __forceinline__ void run_roles(const Params& params, unsigned smem, const Scheduled& scheduled) {
+  if constexpr (common::kIsFirstPiece) {
+    if (threadIdx.x < kWarpgroupThreads) return ProducerRole<C, Scheduled>{params, smem, scheduled}();
+    if constexpr (has_widening_warps(C)) {
+      if (threadIdx.x >= (1 + consumer_warpgroups(C)) * kWarpgroupThreads)
+        return load_widened<C>(params, scheduled(), smem);
+    }
+  }
+  common::in_piece<kPieceOfConsumers, has_key_scales(C.facts)>(ConsumerRole<C, Scheduled>{params, smem, scheduled});
 }
 
 // Few queries over pages: while the kernel before still runs, the producers look up what they will load first. One asks
@@ -234,13 +256,15 @@ __device__ __forceinline__ void kernel(const Params& params) {
   if constexpr (!uses_mma_sync(C)) RegistersOf<C>::declare();
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const unsigned smem = ptx::shared_address(shared_memory);
-  if (common::kIsFirstPiece && threadIdx.x == 0) init_barriers<C>(smem);
-  // Another warp: the first loads need them.
-  if (common::kIsFirstPiece && threadIdx.x == 32) {
-    if constexpr (!copies_q(C)) ptx::prefetch_tensormap(params.q);
-    ptx::prefetch_tensormap(params.k);
-    ptx::prefetch_tensormap(params.v);
-    if constexpr (!leaves_from_registers(C)) ptx::prefetch_tensormap(params.o);
+  if constexpr (common::kIsFirstPiece) {
+    if (threadIdx.x == 0) init_barriers<C>(smem);
+    // Another warp: the first loads need them.
+    if (threadIdx.x == 32) {
+      if constexpr (!copies_q(C)) ptx::prefetch_tensormap(params.q);
+      ptx::prefetch_tensormap(params.k);
+      ptx::prefetch_tensormap(params.v);
+      if constexpr (!leaves_from_registers(C)) ptx::prefetch_tensormap(params.o);
+    }
   }
   if constexpr (asks_ahead(C)) {
     run_ahead<C>(params, smem);

@@ -78,19 +78,14 @@ __device__ __forceinline__ void set_up(const Params& params, unsigned smem) {
 // code is there twice, and kernels took 5 to 7 % longer on an H200.
 inline constexpr int kPieceOfConsumers = 2;
 
+// Roles are classes, as in fmha/kernel.cuh.
 template <Config C>
-__device__ __forceinline__ void kernel(const Params& params) {
-  common::require_legal<why_invalid(C)>();
+struct ProducerRole {
+  const Params& params;
+  const unsigned smem;
 
-  RegistersOf<C>::declare();
-  extern __shared__ __align__(1024) unsigned char shared_memory[];
-  const unsigned smem = ptx::shared_address(shared_memory);
-  if constexpr (common::kIsFirstPiece) set_up<C>(params, smem);
-
-  constexpr RegisterBudget kBudget = register_budget(C);
-  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
-  if (common::kIsFirstPiece && warpgroup == 0) {
-    ptx::setmaxnreg_dec<kBudget.producer>();
+  __device__ __forceinline__ void operator()() const {
+    ptx::setmaxnreg_dec<register_budget(C).producer>();
     if constexpr (has_cache(C.facts)) {
       // Without it what widens took up to 3 % longer, and some spilled (H200).
       common::keep_values();
@@ -100,18 +95,45 @@ __device__ __forceinline__ void kernel(const Params& params) {
     } else {
       produce<C>(params, smem);
     }
-  } else {
-    common::in_piece<kPieceOfConsumers, has_cache(C.facts)>([&] {
-      ptx::setmaxnreg_inc<kBudget.consumer>();
-      if constexpr (widens(C)) {
-        // Without it a pair of blocks had up to 90 instructions more where lengths are read, and took as long (H200).
-        common::keep_values();
-        TransposedConsumer<C>{params, smem, warpgroup - 1}.run();
-      } else {
-        Consumer<C>{params, smem, warpgroup - 1}.run();
-      }
-    });
   }
+};
+
+template <Config C>
+struct ConsumerRole {
+  const Params& params;
+  const unsigned smem;
+  const int warpgroup;
+
+  __device__ __forceinline__ void operator()() const {
+    ptx::setmaxnreg_inc<register_budget(C).consumer>();
+    if constexpr (widens(C)) {
+      // Without it a pair of blocks had up to 90 instructions more where lengths are read, and took as long (H200).
+      common::keep_values();
+      TransposedConsumer<C>{params, smem, warpgroup - 1}.run();
+    } else {
+      Consumer<C>{params, smem, warpgroup - 1}.run();
+    }
+  }
+};
+
+template <Config C>
+__device__ __forceinline__ void run_roles(const Params& params, unsigned smem) {
+  const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
+  if constexpr (common::kIsFirstPiece) {
+    if (warpgroup == 0) return ProducerRole<C>{params, smem}();
+  }
+  common::in_piece<kPieceOfConsumers, has_cache(C.facts)>(ConsumerRole<C>{params, smem, warpgroup});
+}
+
+template <Config C>
+__device__ __forceinline__ void kernel(const Params& params) {
+  common::require_legal<why_invalid(C)>();
+
+  RegistersOf<C>::declare();
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const unsigned smem = ptx::shared_address(shared_memory);
+  if constexpr (common::kIsFirstPiece) set_up<C>(params, smem);
+  run_roles<C>(params, smem);
   // Nobody writes to a CTA that is no more.
   if constexpr (shares_keys(C)) {
     __syncwarp();

@@ -137,6 +137,37 @@ TEST_CASE("nvrtc: pieces of kernels that are short of registers are joined") {
   }
 }
 
+// Names of static members say which classes were instantiated.
+TEST_CASE("nvrtc: a piece instantiates nothing of the other one") {
+  const std::unique_ptr<Compiler> compiler = find_nvrtc() ? make_nvrtc_compiler() : nullptr;
+  if (compiler == nullptr || compiler->identity().major_version < 13) {
+    MESSAGE("not run: no NVRTC 13 here");
+    return;
+  }
+  Fmha of_step{.head_dim = 128, .mask = Mask::causal};
+  of_step.q_layout = QueryLayout::ragged;
+  of_step.kv_layout = KvLayout::paged;
+  of_step.page_size = 16;
+  of_step.kv_dtype = DType::e4m3;
+  of_step.split_kv = SplitKv::dealt;
+  const Fmha latent{.head_dim = 576, .head_dim_v = 512, .v_is_k = VIsK::on, .pack_gqa = 16};
+  for (const Fmha& problem : {of_step, latent}) {
+    const SourceBundle bundle = emit(make_plan(problem));
+    CAPTURE(planned_kernel(problem));
+    REQUIRE(bundle.pieces.size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      SourceBundle piece = bundle;
+      piece.merge = nullptr;
+      piece.pieces.clear();
+      for (SourceFile& header : piece.headers)
+        if (header.path == bundle.pieces[i].header.path) header.text = bundle.pieces[i].header.text;
+      const std::string ptx = compiler->compile(piece).ptx;
+      CHECK((ptx.find("ConsumerI") != std::string::npos) == (i == 1));
+      if (problem.v_is_k == VIsK::off) CHECK((ptx.find("KeyLoadI") != std::string::npos) == (i == 0));
+    }
+  }
+}
+
 TEST_CASE("nvrtc: consumers that spill where they keep their values are compiled once more, and do not") {
   const std::unique_ptr<Compiler> compiler = find_nvrtc() ? make_nvrtc_compiler() : nullptr;
   if (compiler == nullptr || compiler->identity().major_version != 13 || compiler->identity().minor_version != 0) {
