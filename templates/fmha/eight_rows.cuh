@@ -16,7 +16,6 @@
 // of that. The row's scores have the inverse in their scale.
 #pragma once
 
-#include "attention/widen.cuh"
 #include "fmha/consumer.cuh"
 #include "fmha/joined_rows.cuh"
 #include "fmha/matmul.cuh"
@@ -28,6 +27,7 @@
 #include "ptx/math.cuh"
 #include "ptx/matrix.cuh"
 #include "ptx/mma.cuh"
+#include "ptx/mma_narrow.cuh"
 #include "ptx/movmatrix.cuh"
 #include "ptx/narrow.cuh"
 #include "ptx/shared.cuh"
@@ -196,13 +196,8 @@ struct EightRowConsumer : Consumer<C> {
         unsigned words[4];
         ptx::ldmatrix_x4(panels.further(own[group], chunk), words);
         if constexpr (kWidens) {
-          unsigned a[4];
-          attention::widen_word<kScoreType>(words[0], a[0], a[2]);
-          attention::widen_word<kScoreType>(words[1], a[1], a[3]);
-          ptx::mma_m16n8k16<kScoreType>(scores + 4 * group, a, q[chunk][0], q[chunk][1]);
-          attention::widen_word<kScoreType>(words[2], a[0], a[2]);
-          attention::widen_word<kScoreType>(words[3], a[1], a[3]);
-          ptx::mma_m16n8k16<kScoreType>(odd + 4 * group, a, q[chunk + 1][0], q[chunk + 1][1]);
+          ptx::mma_m16n8k16_e4m3(scores + 4 * group, words[0], words[1], q[chunk][0], q[chunk][1]);
+          ptx::mma_m16n8k16_e4m3(odd + 4 * group, words[2], words[3], q[chunk + 1][0], q[chunk + 1][1]);
         } else {
           ptx::mma_m16n8k16<C.facts.dtype>((chunk / 2 % 2 == 0 ? scores : odd) + 4 * group, words, q[chunk / 2][0],
                                            q[chunk / 2][1]);
@@ -228,12 +223,8 @@ struct EightRowConsumer : Consumer<C> {
         ptx::ldmatrix_x4_trans(panels.further(own, chunk), words);
         if constexpr (kWidens) {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            unsigned a[4];
-            attention::widen_word<kType>(ptx::prmt(words[2 * i], 0, 0x3120), a[0], a[1]);
-            attention::widen_word<kType>(ptx::prmt(words[2 * i + 1], 0, 0x3120), a[2], a[3]);
-            ptx::mma_m16n8k16<kType>(output[chunk + i], a, p[step][0], p[step][1]);
-          }
+          for (int i = 0; i < 2; ++i)
+            ptx::mma_m16n8k16_turned_e4m3(output[chunk + i], words[2 * i], words[2 * i + 1], p[step][0], p[step][1]);
         } else {
           const unsigned a[4] = {words[0], words[2], words[1], words[3]};
           ptx::mma_m16n8k16<kType>(output[chunk / 2], a, p[step][0], p[step][1]);
