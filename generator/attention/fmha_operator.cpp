@@ -125,7 +125,7 @@ bool spills(const Config& c) {
   if (fmha::is_split(c)) {
     const bool is_wide = (c.facts.head_dim == 256 && c.tile_n > 48) ||
                          (c.facts.head_dim == 192 && c.facts.head_dim_v == 128 && c.tile_n >= 128);
-    if (c.q_stages != 2 && !has_raw_tiles(c)) return true;
+    if (c.q_stages != 2 && !(has_raw_tiles(c) && c.tile_m == 64)) return true;
     if (fmha::accumulator_registers(c) > kMostOfSplit || (c.tile_m > 64 && is_wide)) return true;
   }
   const bool is_raw = c.facts.output == Output::unnormalized;
@@ -378,7 +378,7 @@ std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
   const Fmha problem = fmha_of_one_sequence(asked);
   if (has_fmha_cost(problem))
     return fmt::format("modelled at {:.1f} us", fmha_cost_us(fmha_cost(config, problem))) +
-           slots_text(config, most_slots(config));
+           slots_text(config, loaded_slots(config));
   std::string text;
   if (config == default_of(config, problem.seqlen_k)) {
     text = fmt::format("the default for head_dim {}", head_dims_text(config.facts.head_dim, config.facts.head_dim_v));
@@ -388,7 +388,7 @@ std::string FmhaOperator::merit(const Config& config, const Fmha& asked) {
   }
   const double useful = useful_work(config, problem);
   if (useful < 1) text += fmt::format(", {:.1f} % of its tiles is work for these lengths", 100 * useful);
-  return text + slots_text(config, most_slots(config));
+  return text + slots_text(config, loaded_slots(config));
 }
 
 std::string FmhaOperator::label(const Config& config) {

@@ -7,6 +7,7 @@
 
 #include "generator/candidates.h"
 #include "spec/attention_facts.h"
+#include "spec/fmha.h"
 
 namespace tessera {
 
@@ -16,6 +17,11 @@ int most_slots(Config config) {
   do ++config.stages;
   while (why_invalid(config).ok());
   return config.stages - 1;
+}
+
+/// Of what loads bring. 8-bit keys that warps widen come to slots of their own, as many as there is room for.
+inline int loaded_slots(const fmha::Config& config) {
+  return fmha::has_widening_warps(config) ? fmha::raw_stages(config) : most_slots(config);
 }
 
 /// "; a block of 64 keys has 9,216 bytes of K and V in memory, and 8 slots of it fit"; empty but for keys in pages.

@@ -559,12 +559,10 @@ struct Consumer {
   }
 
   // With two, a tile stays open until the first step of the next one, so that no product has a copy without scores
-  // beside it. Where this warpgroup has nothing to see in the next tile's first block, and after the last tile, a step
-  // serves for the closing alone: its scores are computed and dropped. After the last one it works on a tile that is
-  // not there.
-  //
-  // Raw tiles, where the Config has them, are worked on by `raw`, and before them, as at the end, an open tile is
-  // closed by itself.
+  // beside it. Where this warpgroup has nothing to see in the next tile's first block a step serves for the closing
+  // alone: its scores are computed and dropped. So it does after the last tile, on a tile that is not there, unless the
+  // Config has raw tiles: these are worked on by `raw`, and before them and at the end an open tile is closed by
+  // itself.
   template <class RawTiles>
   __device__ __forceinline__ void run_joined(const RawTiles& raw) {
     RegistersOf<C>::clear_probabilities();

@@ -176,10 +176,12 @@ TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_group
 TESSERA_HD constexpr bool passes_dealt_tiles(const Config& c) {
   return is_dealt(c) && is_ragged(c.facts) && !copies_q(c) && !shares_blocks(c) && c.tile_m <= 192;
 }
+inline constexpr int kMostStagesOfRaw = 3;  // of what is widened: has_raw_tiles()
 // Whether a step's tiles of at most eight rows, single queries, are multiplied by mma.sync from slots as loads filled
 // them, as spec/fmha_warps.h says of eight rows: wgmma would take 64 rows, of keys that were widened first. Longer
 // heads are not decoded so either, and took 1.6 times as long to compile. One consumer warpgroup, of which an SM holds
-// two, is faster where single queries are many, and has too few registers beside windows and sinks, and for f16.
+// two, is faster where single queries are many, and has too few registers beside windows and sinks, and for f16. Two
+// need a raw slot each, which more than three slots of what is widened leave no room for in the longest heads.
 TESSERA_HD constexpr bool has_raw_tiles(const Config& c) {
   const AttentionFacts& f = c.facts;
   const bool is_step = has_whole_tiles(c) && passes_dealt_tiles(c) && has_widening_warps(c) && !has_key_scales(f) &&
@@ -189,7 +191,7 @@ TESSERA_HD constexpr bool has_raw_tiles(const Config& c) {
   const bool has_registers = consumer_warpgroups(c) == 2 || (consumer_warpgroups(c) == 1 && f.dtype == DType::bf16 &&
                                                              !hides_first_keys(f) && f.sink == Sink::none);
   return is_step && is_plain && has_registers && c.pack_gqa <= kRowsOfTransposed && c.tile_n >= 16 * kConsumerWarps &&
-         c.tile_n % 16 == 0;
+         c.tile_n % 16 == 0 && c.stages <= kMostStagesOfRaw;
 }
 // Whether a tile stays open until the next one's first step: products of both run at the same time. Behind the last one
 // a tile that is not there serves for that, unless others than joined ones must be closed by themselves anyway.

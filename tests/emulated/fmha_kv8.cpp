@@ -68,30 +68,35 @@ TEST_CASE("e4m3 keys: windows, queries and keys of their own lengths, ragged que
 TEST_CASE("e4m3 keys: an engine's step, whose few rows are multiplied from raw slots") {
   const std::unique_ptr<Compiler> compiler = testing::find_compiler();
   if (!compiler) return;
-  constexpr int kTiles[][3] = {{64, 64, 1}, {128, 80, 2}, {128, 64, 2}};
+  struct Case {
+    int tile_m = 0, tile_n = 0, stages = 0, head_dim = 0, pack_gqa = 0;
+  };
+  // The last one has too few raw slots, and widens all keys.
+  constexpr Case kCases[] = {{64, 64, 1, 32, 2},   {64, 64, 1, 128, 4},  {128, 80, 2, 32, 2},  {128, 80, 2, 128, 4},
+                             {128, 64, 2, 32, 2},  {128, 64, 2, 128, 4}, {128, 80, 2, 128, 1}, {64, 128, 1, 64, 8},
+                             {128, 64, 3, 128, 8}, {128, 96, 2, 96, 8},  {64, 64, 1, 96, 1},   {128, 80, 4, 128, 4}};
   int turn = 0;
-  for (const auto& tile : kTiles)
-    for (const int head_dim : {32, 128}) {
-      ++turn;
-      Fmha problem = over_e4m3(head_dim, turn % 3 == 0 ? DType::f16 : DType::bf16);
-      testing::use_lengths(problem, turn % 2 == 0 ? 64 : 1);
-      problem.q_layout = QueryLayout::ragged;
-      problem.mask = turn % 4 == 0 ? Mask::none : Mask::causal;
-      problem.split_kv = SplitKv::dealt;
-      problem.pack_gqa = turn % 2 == 0 ? 4 : 2;
-      problem.tile_m = tile[0];
-      problem.tile_n = tile[1];
-      problem.stages = tile[2];
-      problem.sink = turn % 2 == 0 ? Sink::per_head : Sink::none;
-      problem.window = turn % 5 == 0 ? Window::sliding : Window::none;
-      testing::FmhaLaunchFacts facts = testing::facts_of_turn(turn);
-      facts.descales = Descales::each;
-      facts.num_sms = 2;
-      if (turn % 5 == 0) facts.window_size_left = 90, facts.window_size_right = 0;
-      facts.query_lengths = {1, 70, 2, 0, 1, 1, 130, 1};
-      facts.seqused_k = {170, 90, 81, 33, 0, 1, 150, 300};
-      testing::check_narrow(problem, {8, *problem.pack_gqa, 1, 206, 300, head_dim}, *compiler, facts);
-    }
+  for (const Case& tile : kCases) {
+    ++turn;
+    Fmha problem = over_e4m3(tile.head_dim, turn % 3 == 0 ? DType::f16 : DType::bf16);
+    testing::use_lengths(problem, turn % 2 == 0 ? 64 : 1);
+    problem.q_layout = QueryLayout::ragged;
+    problem.mask = turn % 4 == 0 ? Mask::none : Mask::causal;
+    problem.split_kv = SplitKv::dealt;
+    problem.pack_gqa = tile.pack_gqa;
+    problem.tile_m = tile.tile_m;
+    problem.tile_n = tile.tile_n;
+    problem.stages = tile.stages;
+    problem.sink = turn % 2 == 0 && tile.tile_m == 128 ? Sink::per_head : Sink::none;
+    problem.window = turn % 5 == 0 ? Window::sliding : Window::none;
+    testing::FmhaLaunchFacts facts = testing::facts_of_turn(turn);
+    facts.descales = Descales::each;
+    facts.num_sms = 2;
+    if (turn % 5 == 0) facts.window_size_left = 90, facts.window_size_right = 0;
+    facts.query_lengths = {1, 70, 2, 0, 1, 1, 130, 1};
+    facts.seqused_k = {170, 90, 81, 33, 0, 1, 150, 300};
+    testing::check_narrow(problem, {8, *problem.pack_gqa, 1, 206, 300, tile.head_dim}, *compiler, facts);
+  }
 }
 
 TEST_CASE("e4m3 keys: scores that are capped or lowered, trees, and head_dims of padded columns") {

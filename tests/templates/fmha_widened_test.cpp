@@ -94,6 +94,22 @@ TEST_CASE(
       CHECK_FALSE(joins_tiles(whole));
     }
   CHECK(checked > 8);
+  for (const int head_dim : {32, 64, 96, 128})
+    for (int tile_n = 16; tile_n <= 256; tile_n += 16)
+      for (int stages = 1; stages <= 6; ++stages) {
+        c.facts.head_dim = c.facts.head_dim_v = head_dim;
+        c.tile_n = tile_n;
+        c.stages = stages;
+        c.swizzle = widest_swizzle(c);
+        const Config whole = complete(c);
+        if (!why_invalid(whole).ok() || !has_raw_tiles(whole)) continue;
+        INFO(head_dim << ": 128x" << tile_n << ", " << stages << " slots");
+        CHECK(raw_stages(whole) >= consumer_warpgroups(whole));  // each takes blocks from slots of its own
+      }
+  c.facts.head_dim = c.facts.head_dim_v = 128;
+  c.tile_n = 80;
+  c.stages = 4;
+  CHECK_FALSE(has_raw_tiles(complete(c)));
   c.tile_m = 64;
   c.tile_n = 64;
   c.stages = 1;
