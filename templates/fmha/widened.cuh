@@ -80,7 +80,11 @@ __device__ __forceinline__ void load_tiles(const Params& p, const Walk& schedule
     if (!is_real && (!joins_tiles(C) || round == 0)) break;
     tile = schedule.at(round);
     const HeadIndex at = head_of<C>(p, tile);
-    if constexpr (!kIsV && copies_q(C)) copy_q<C>(p, smem, tile, at, is_real, q_ring);
+    if constexpr (copies_q(C) && kIsEither) {
+      copy_q<C>(p, smem, tile, at, is_real, q_ring, is_v ? 1 : 0, 2);
+    } else if constexpr (copies_q(C) && !kIsV) {
+      copy_q<C>(p, smem, tile, at, is_real, q_ring);
+    }
     if (ptx::elect_sync()) {
       if (!is_v) load_q<C>(p, smem, tile, at, q_ring);
       if constexpr (C.facts.kv_layout == KvLayout::dense)

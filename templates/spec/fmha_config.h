@@ -174,7 +174,8 @@ TESSERA_HD constexpr int consumer_warpgroups(const Config& c) { return row_group
 // Dealt keys of ragged queries: whether one thread finds the tiles, of which there is one copy then, and for which no
 // role waits between a tile's last product and the next one's first. Four warpgroups have no register to spare for it.
 TESSERA_HD constexpr bool passes_dealt_tiles(const Config& c) {
-  return is_dealt(c) && is_ragged(c.facts) && !copies_q(c) && !shares_blocks(c) && c.tile_m <= 192;
+  return is_dealt(c) && is_ragged(c.facts) && (!copies_q(c) || has_widening_warps(c)) && !shares_blocks(c) &&
+         c.tile_m <= 192;
 }
 inline constexpr int kMostStagesOfRaw = 3;  // of what is widened: has_raw_tiles()
 // Whether a step's tiles of at most eight rows, single queries, are multiplied by mma.sync from slots as loads filled
