@@ -115,32 +115,43 @@ class Grid {
     if (has_failed()) return;
     take_traffic(*part.clock, static_cast<double>(clusters_));
     if (clusters_ > resident_ && clusters_ > 16) average_traffic(*part.clock);
-    if (clusters_ <= resident_ && clusters_ > 2) learn_shares(*part.clock);
+    if (clusters_ <= resident_ && clusters_ > 2) learn_shares();
     take_displaced();
   }
 
   // Of a grid that is resident at once: where some multiprocessors read more than others, these have ended before them
-  // and leave them their part of the rates, and all that is read is not what the middle cluster reads, so many times.
-  void learn_shares(const Clock& middle_one) {
-    const std::uint64_t sets = std::min(clusters_, at_once_), last = sets - 1, middle = last / 2;
-    const auto read_by = [&](std::uint64_t cluster) {
-      return has_failed() ? 0 : simulate(dealt_with(cluster)).clock->read_total;
+  // and leave them their part of the rates. What several clusters of one read the L1 may have. Those with a cluster
+  // more come first.
+  void learn_shares() {
+    const std::uint64_t sets = std::min(clusters_, at_once_), more = clusters_ > at_once_ ? clusters_ % at_once_ : 0;
+    Traffic all;
+    double most = 0;
+    for (const auto& [begin, end] : {std::pair(std::uint64_t{0}, more), std::pair(more, sets)})
+      if (begin < end) most = std::max(most, add_traffic_of(begin, end, all));
+    if (has_failed() || most <= 0 || all.read_total <= 0) return;
+    take_traffic(all, 1);
+    around_.active_sms *= all.read_total / static_cast<double>(sets) / most;
+    take_rates();
+  }
+
+  // What multiprocessors from `begin` to `end` read and write, by some of them; the most that one of these reads.
+  double add_traffic_of(std::uint64_t begin, std::uint64_t end, Traffic& all) {
+    const std::uint64_t last = end - 1, middle = begin + (last - begin) / 2;
+    const auto count = static_cast<double>(end - begin);
+    std::map<std::uint64_t, Traffic> of;
+    const auto look_at = [&](std::uint64_t cluster) {
+      if (!has_failed() && !of.contains(cluster)) of[cluster].add(*simulate(dealt_with(cluster)).clock, 1);
+      return of[cluster].read_total;
     };
-    const double first_read = read_by(0), last_read = read_by(last);
-    const double read = clusters_ <= at_once_ ? middle_one.read_total : read_by(middle);
-    double mean = (first_read + 2 * read + last_read) / 4;
-    double most = std::max({first_read, read, last_read});
+    double most = std::max({look_at(begin), look_at(middle), look_at(last)});
     // Where they are not alike, two more between them tell how many have more.
     constexpr std::uint64_t kSome = 16;
-    if (first_read != last_read && last > kSome) {
-      const double before = read_by(middle / 2), after = read_by(middle + (last - middle) / 2);
-      mean = (first_read / 2 + before + read + after + last_read / 2) / 4;
-      most = std::max({most, before, after});
-    }
-    if (has_failed() || most <= 0 || mean <= 0 || middle_one.read_total <= 0) return;
-    take_traffic(middle_one, mean * static_cast<double>(sets) / middle_one.read_total);
-    around_.active_sms *= mean / most;
-    take_rates();
+    if (look_at(begin) != look_at(last) && end - begin > kSome)
+      most = std::max({most, look_at(begin + (middle - begin) / 2), look_at(middle + (last - middle) / 2)});
+    const double steps = 2 * std::max(0.5, static_cast<double>(of.size()) - 1);
+    for (const auto& [cluster, traffic] : of)
+      all.add(traffic, count / steps * (cluster == begin || cluster == last ? 1 : 2));
+    return most;
   }
 
   // Of many clusters the middle one may read more or less than others (a causal mask, by the row of the grid): some
@@ -196,7 +207,8 @@ class Grid {
   // tiles each, all that is read is more than its bytes so many times: the rest has been read for earlier tiles. The
   // next ones read other parts of it, or it all again; what they read again is still in the L2 where it can hold all
   // that comes between. Each half of it holds its own copy (lives.cu: 26 MiB are there again, 38 are not).
-  void learn_what_comes(const Clock& clock, double factor) {
+  template <class T>
+  void learn_what_comes(const T& clock, double factor) {
     around_.on_their_way.clear();
     around_.cold_of.clear();
     rereads_.clear();
@@ -224,7 +236,8 @@ class Grid {
     }
   }
 
-  void take_traffic(const Clock& clock, double factor) {
+  template <class T>
+  void take_traffic(const T& clock, double factor) {
     if (options_.skips_values) learn_what_comes(clock, factor);
     LaunchTime& time = time_;
     time.global_read_bytes = clock.read_total * factor;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -24,6 +25,19 @@ struct ClusterRange {
 struct SampledLaunch {
   SampleTime sample;
   std::unique_ptr<Clock> clock;
+};
+
+/// What clusters read and write.
+struct Traffic {
+  std::map<std::uint64_t, double> read_bytes{};  ///< by allocation
+  double read_total = 0, written_bytes = 0;
+  /// Of a clock, or of another one, so many times.
+  template <class T>
+  void add(const T& other, double times) {
+    for (const auto& [address, bytes] : other.read_bytes) read_bytes[address] += times * bytes;
+    read_total += times * other.read_total;
+    written_bytes += times * other.written_bytes;
+  }
 };
 
 /// With values all clusters run, each on the multiprocessor that it would have.

@@ -83,4 +83,24 @@ TEST_CASE("time: what a grid reads is the mean of its CTAs, not what the middle 
         doctest::Approx((50 * 4 + 82) * 16384).epsilon(0.1));
 }
 
+TEST_CASE(
+    "time: what a grid moves is what its CTAs do on their multiprocessors, where a second one finds in the L1 what the "
+    "first read") {
+  // CTAs of 128 threads that read the same 16 KiB and 2 KiB of their own, and write 2 KiB.
+  const auto moved = [](std::uint32_t ctas) {
+    std::string body =
+        "mov.u32 r5, %ctaid.x;\nmul.wide.u32 d2, r0, 16;\nadd.u64 d3, d0, d2;\nmul.wide.u32 d1, r5, 2048;\n"
+        "add.u64 d1, d1, d3;\n";
+    for (int i = 0; i < 8; ++i) body += fmt::format("ld.global.ca.v4.f32 {{f2, f3, f4, f5}}, [d3+{}];\n", i * 2048);
+    body += "ld.global.ca.v4.f32 {f6, f7, f8, f9}, [d1+16384];\nst.global.v4.f32 [d1+1048576], {f6, f7, f8, f9};\n";
+    return time_of_grid(body, 128, ctas, 1 << 19);
+  };
+  for (const std::uint32_t ctas : {132U, 200U, 264U}) {
+    CAPTURE(ctas);
+    const LaunchTime time = moved(ctas);
+    CHECK(time.global_written_bytes == doctest::Approx(ctas * 2048.0).epsilon(0.001));
+    CHECK(time.global_read_bytes == doctest::Approx(132 * 16384.0 + ctas * 2048.0).epsilon(0.001));
+  }
+}
+
 }  // namespace tessera::emulator
