@@ -229,6 +229,18 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
   give(ready, cause);
 }
 
+void Clock::jumped(WarpClock& warp, const Instruction& in) {
+  const InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];
+  const bool is_left_out = cost.is_back_edge && warp.turns[cost.loop] != 0;
+  if (cost.kind != CostKind::free && !is_left_out) warp.now += branch_bubble_;
+  if (cost.skipped == 0) return;
+  SmClock& sm = sms_[static_cast<std::size_t>(warp.sm)];
+  SmClock::SubCore& core = sm.sub_cores[static_cast<std::size_t>(warp.sub_core)];
+  core.issue = warp.now = std::max(core.issue, warp.now) + cost.skipped;
+  sm.issue_busy += static_cast<double>(cost.skipped) / gpu_.sub_cores;
+  warp.instructions += cost.skipped;
+}
+
 void Clock::block(WarpClock& warp, double time) {
   warp.is_blocked = true;
   warp.blocked_at = time;

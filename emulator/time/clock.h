@@ -168,13 +168,9 @@ class Clock {
   double earliest(WarpClock& warp, const Instruction& in);
   /// It issues at `time`; called before it runs.
   void issue(WarpClock& warp, const Instruction& in, Mask active, double time);
-  /// Its branch was taken: the next instruction is not there at once, unless a predicate stands for the branch or a
-  /// loop is unrolled.
-  void jumped(WarpClock& warp, const Instruction& in) const {
-    const InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];
-    const bool is_left_out = cost.is_back_edge && warp.turns[cost.loop] != 0;
-    if (cost.kind != CostKind::free && !is_left_out) warp.now += branch_bubble_;
-  }
+  /// Its branch was taken: the next instruction is not there at once, unless a predicate stands for the branch, and
+  /// what is behind it issues without an effect, or a loop is unrolled.
+  void jumped(WarpClock& warp, const Instruction& in);
   /// It was not taken, or was no branch.
   void passed(WarpClock& warp, const Instruction& in) const {
     const InstructionCost& cost = costs_.by_pc[static_cast<std::size_t>(&in - code_)];

@@ -234,59 +234,6 @@ void describe_mma(const Instruction& in, const GpuTime& gpu, InstructionCost& co
   cost.time.latency = found->second.latency;
 }
 
-// Where a branch goes; past the end: what is none.
-std::size_t target_of(const Entry& entry, std::size_t pc, bool is_guarded) {
-  const std::size_t none = entry.code.size();
-  if (pc >= none) return none;
-  const Instruction& branch = entry.code[pc];
-  if (!branch.opcode.starts_with("bra") || (branch.guard != kNoGuard) != is_guarded) return none;
-  if (branch.num_operands == 0 || branch.op[0].kind != Operand::Kind::label) return none;
-  return static_cast<std::size_t>(branch.op[0].value);
-}
-
-// Instructions that may have a predicate each. How many the assembler takes is not documented; these are what a bounds
-// check around one load and its use has.
-bool are_few_and_plain(const Entry& entry, std::size_t begin, std::size_t end) {
-  constexpr std::size_t kMost = 8;
-  if (end < begin || end - begin > kMost) return false;
-  for (std::size_t i = begin; i < end; ++i) {
-    double repeat = 1;
-    CostKind kind{};
-    const std::string name = class_name(entry.code[i], repeat, kind);
-    const bool is_access = (kind == CostKind::global || kind == CostKind::shared) &&
-                           (entry.code[i].opcode.starts_with("ld.") || entry.code[i].opcode.starts_with("st."));
-    if (entry.code[i].opcode.find("volatile") != std::string_view::npos) return false;
-    if (!is_access && kind != CostKind::plain && kind != CostKind::free) return false;
-    if (name == "branch" || name == "sync" || name == "vote" || name == "shuffle" || name.starts_with("mbarrier"))
-      return false;
-  }
-  return true;
-}
-
-// The assembler gives a few instructions behind a branch forward a predicate, and the branch goes: no block ends there.
-// So it does with both sides of an `if` with an `else`, which are
-//   @p bra YES; bra NO;  YES: ...; bra END;  NO: ...;  END:
-// Until its value is used a load behind such a branch holds a predicate register.
-void make_predicates(const Entry& entry, std::size_t pc, std::vector<InstructionCost>& costs) {
-  const std::size_t yes = target_of(entry, pc, true);
-  if (yes <= pc || yes >= entry.code.size()) return;
-  const std::size_t no = target_of(entry, pc + 1, false);
-  const std::size_t end = yes == pc + 2 && no > yes ? target_of(entry, no - 1, false) : entry.code.size();
-  std::size_t last = yes;
-  if (no <= entry.code.size() && end >= no && end < entry.code.size()) {
-    if (!are_few_and_plain(entry, yes, no - 1) || !are_few_and_plain(entry, no, end)) return;
-    last = end;
-  } else if (!are_few_and_plain(entry, pc + 1, yes)) {
-    return;
-  }
-  for (std::size_t i = pc; i < last; ++i) {
-    const std::string_view opcode = entry.code[i].opcode;
-    if (opcode.starts_with("bra")) costs[i].kind = CostKind::free, costs[i].ends_block = false;
-    // With an `else` it is there until both sides have used it, and its address is added with a carry in another.
-    costs[i].guards = !opcode.starts_with("ld.") ? 0 : last == yes ? 1 : 2;
-  }
-}
-
 // Loads that other threads' writes do not concern: weak ones without a cache operator that goes past the L1.
 bool stays_in_l1(std::string_view opcode) {
   for (const char* word : {"volatile", "relaxed", "acquire", "mmio", "cg", "cv"})
@@ -447,7 +394,7 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
     for (int i = 0; i < in.num_operands && !is_wgmma; ++i) numbering.add(in.op[i], true);
     cost.destinations = static_cast<std::uint32_t>(costs.places.size()) - cost.first - cost.sources;
   }
-  for (std::size_t pc = 0; pc < entry.code.size(); ++pc) make_predicates(entry, pc, costs.by_pc);
+  make_predicates(entry, costs);
   JoinedLoads(entry, costs.by_pc).find();
   const Chains chains(entry);
   fold_addresses(entry, chains, costs);
@@ -456,6 +403,7 @@ EntryCosts costs_of(const Entry& entry, const GpuTime& gpu) {
   join_operations(entry, chains, costs);
   find_uniform(entry, chains, costs);
   find_loops(entry, costs);
+  count_skipped(entry, costs);
   return costs;
 }
 

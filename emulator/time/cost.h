@@ -47,7 +47,9 @@ struct InstructionCost {
   bool is_counter = false;     ///< an atomic addition that may tell a CTA which tile is its next
   bool uses_l1 = false;        ///< a load whose bytes the L1 may answer
   std::uint8_t guards = 0;     ///< predicate registers of a load behind a branch that the assembler makes some of
-  double repeat = 1;           ///< machine instructions of its class
+  /// Of such a branch: machine instructions that stand behind it and issue, without an effect, when it is taken.
+  std::uint16_t skipped = 0;
+  double repeat = 1;                                       ///< machine instructions of its class
   std::uint32_t first = 0, sources = 0, destinations = 0;  ///< in EntryCosts::places: sources, then destinations
   AccessClass access{};
   /// Loads of four bytes of shared memory that lie side by side are one to the assembler, where it can be aligned: the
@@ -74,6 +76,11 @@ struct EntryCosts {
 };
 
 EntryCosts costs_of(const Entry& entry, const GpuTime& gpu);
+
+/// Branches over a few instructions, which get a predicate instead (predicates.cpp).
+void make_predicates(const Entry& entry, EntryCosts& costs);
+/// What of those instructions issues where the branch is taken; when all others are known to be instructions or none.
+void count_skipped(const Entry& entry, EntryCosts& costs);
 
 /// Sums of a register and a constant that are addresses alone are no instructions (loops.cpp).
 void fold_addresses(const Entry& entry, const Chains& chains, EntryCosts& costs);

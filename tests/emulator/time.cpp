@@ -70,6 +70,24 @@ TEST_CASE("time: a taken branch leaves its warp without an instruction for a whi
   CHECK(each < 16 * h200().class_of("fma32").interval + bubble + 10);
 }
 
+TEST_CASE("time: a few instructions behind a branch get predicates, and issue where it is taken, too") {
+  const auto skipped = [](int instructions, const char* more) {
+    const auto branches = [&](int count) {
+      std::string body = "cvt.u64.u32 d1, r2;\nadd.u64 d1, d0, d1;\nmov.f32 f0, 0f00000000;\n";
+      for (int i = 0; i < count; ++i)
+        body +=
+            fmt::format("setp.lt.u32 p, r0, 1024;\n@p bra L{0};\n{1}{2}L{0}:\n", i, multiply_adds(instructions), more);
+      return cycles(body);
+    };
+    return (branches(30) - branches(10)) / 20;
+  };
+  CHECK(skipped(12, "") - skipped(4, "") == doctest::Approx(8).epsilon(0.05));
+  CHECK(skipped(40, "") == doctest::Approx(skipped(20, "")));  // a branch
+  const char* const store = "st.global.f32 [d1], f1;\n";
+  CHECK(skipped(12, store) == doctest::Approx(skipped(4, store)));  // likewise
+  CHECK(skipped(40, "") > skipped(4, ""));
+}
+
 TEST_CASE("time: both sides of an if with an else are predicates, of which there are seven") {
   // Loads whose other side stores a zero: three at a time are under way, where a branch would let one.
   const auto kernel = [](int count) {
