@@ -13,6 +13,7 @@
 namespace tessera::emulator {
 namespace {
 
+constexpr double kGolden = 0.6180339887;  // places so far apart are spread whatever their number
 std::uint64_t product(const std::array<std::uint32_t, 3>& x) { return std::uint64_t{x[0]} * x[1] * x[2]; }
 
 class Grid {
@@ -134,23 +135,23 @@ class Grid {
     take_rates();
   }
 
-  // What multiprocessors from `begin` to `end` read and write, by some of them; the most that one of these reads.
+  // What multiprocessors from `begin` to `end` read and write; the most that one of these reads. Where they are not
+  // alike some tell that are in step with no row of the grid.
   double add_traffic_of(std::uint64_t begin, std::uint64_t end, Traffic& all) {
-    const std::uint64_t last = end - 1, middle = begin + (last - begin) / 2;
     const auto count = static_cast<double>(end - begin);
-    std::map<std::uint64_t, Traffic> of;
-    const auto look_at = [&](std::uint64_t cluster) {
-      if (!has_failed() && !of.contains(cluster)) of[cluster].add(*simulate(dealt_with(cluster)).clock, 1);
-      return of[cluster].read_total;
+    double most = 0;
+    const auto read_at = [&](std::uint64_t cluster, double times) {
+      if (has_failed()) return 0.0;
+      const SampledLaunch part = simulate(dealt_with(cluster));
+      if (times > 0) all.add(*part.clock, times);
+      most = std::max(most, part.clock->read_total);
+      return part.clock->read_total;
     };
-    double most = std::max({look_at(begin), look_at(middle), look_at(last)});
-    // Where they are not alike, two more between them tell how many have more.
-    constexpr std::uint64_t kSome = 16;
-    if (look_at(begin) != look_at(last) && end - begin > kSome)
-      most = std::max({most, look_at(begin + (middle - begin) / 2), look_at(middle + (last - middle) / 2)});
-    const double steps = 2 * std::max(0.5, static_cast<double>(of.size()) - 1);
-    for (const auto& [cluster, traffic] : of)
-      all.add(traffic, count / steps * (cluster == begin || cluster == last ? 1 : 2));
+    const double first = read_at(begin, 0);
+    const bool are_alike = read_at(end - 1, 0) == first && read_at(begin + (end - begin) / 2, 0) == first;
+    const int some = are_alike ? 1 : 20;
+    for (int i = 0; i < some; ++i)
+      read_at(begin + static_cast<std::uint64_t>(std::fmod(0.5 + i * kGolden, 1.0) * count), count / some);
     return most;
   }
 
@@ -158,7 +159,6 @@ class Grid {
   // that are spread over the grid, none in step with its rows, tell.
   void average_traffic(Clock& sum) {
     constexpr std::uint64_t kMore = 6;
-    constexpr double kGolden = 0.6180339887;
     const double first = sum.read_total;
     for (std::uint64_t i = 1; i <= kMore && !has_failed(); ++i) {
       const double at = std::fmod(0.5 + static_cast<double>(i) * kGolden, 1.0) * static_cast<double>(clusters_);
