@@ -236,9 +236,17 @@ void Clock::jumped(WarpClock& warp, const Instruction& in) {
   if (cost.skipped == 0) return;
   SmClock& sm = sms_[static_cast<std::size_t>(warp.sm)];
   SmClock::SubCore& core = sm.sub_cores[static_cast<std::size_t>(warp.sub_core)];
-  core.issue = warp.now = std::max(core.issue, warp.now) + cost.skipped;
+  const double begin = std::max(core.issue, warp.now);
+  core.issue = warp.now = begin + cost.skipped;
   sm.issue_busy += static_cast<double>(cost.skipped) / gpu_.sub_cores;
   warp.instructions += cost.skipped;
+  const auto& busy = costs_.skipped.at(static_cast<std::size_t>(&in - code_));
+  for (std::size_t pipe = 1; pipe < kPipes; ++pipe) {
+    if (busy[pipe] <= 0) continue;
+    core.pipe[pipe] = std::max(core.pipe[pipe], begin) + busy[pipe];
+    sm.pipe_busy[pipe] += busy[pipe] / gpu_.sub_cores;
+    warp.now = std::max(warp.now, core.pipe[pipe]);
+  }
 }
 
 void Clock::block(WarpClock& warp, double time) {

@@ -6,8 +6,10 @@
 // caller has it (TimeRequest).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "emulator/instructions/access_class.h"
@@ -68,6 +70,8 @@ struct InstructionCost {
 
 struct EntryCosts {
   std::vector<InstructionCost> by_pc;
+  std::unordered_map<std::size_t, std::array<double, kPipes>>
+      skipped;                        ///< by pc of a branch that is none: of each pipe
   std::vector<std::uint32_t> places;  ///< dense numbers of registers
   std::uint32_t num_places = 0, num_loops = 0;
 

@@ -1,5 +1,6 @@
 // Branches that the assembler makes predicates of, as machine code for sm_90a shows it: a branch forward over a few
 // plain instructions goes, and each of them gets a predicate. Then all issue, whether they have an effect or not.
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -78,9 +79,16 @@ void count_skipped(const Entry& entry, EntryCosts& costs) {
     if (cost.kind != CostKind::free || !entry.code[pc].opcode.starts_with("bra")) continue;
     const std::size_t end = target_of(entry, pc, entry.code[pc].guard != kNoGuard);
     double sum = 0;
-    for (std::size_t i = pc + 1; i < end && end < entry.code.size(); ++i)
-      if (costs.by_pc[i].kind != CostKind::free) sum += costs.by_pc[i].repeat;
+    std::array<double, kPipes> busy{};
+    for (std::size_t i = pc + 1; i < end && end < entry.code.size(); ++i) {
+      const InstructionCost& other = costs.by_pc[i];
+      if (other.kind == CostKind::free) continue;
+      sum += other.repeat;
+      busy[static_cast<std::size_t>(other.time.pipe)] += other.repeat * other.time.interval;
+    }
     cost.skipped = static_cast<std::uint16_t>(sum);
+    busy[0] = 0;
+    if (sum > 0) costs.skipped[pc] = busy;
   }
 }
 
