@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the description of a Hopper GPU from what micro.cu measured:
-describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl DRIFT.jsonl RAMP.jsonl LANES.jsonl FLIGHT.jsonl SOFT.jsonl SCATTERED.jsonl TRIP.jsonl PARTS.jsonl PREFETCH.jsonl > emulator/time/gpus/h200.json
+describe.py MICRO.jsonl LOAD.jsonl WARP.jsonl ROWS.jsonl FED.jsonl SMALL.jsonl PLACES.jsonl UNITS.jsonl BESIDE.jsonl CLUSTER.jsonl LIVES.jsonl QUEUE.jsonl PACED.jsonl STEP.jsonl DRIFT.jsonl RAMP.jsonl LANES.jsonl FLIGHT.jsonl SOFT.jsonl SCATTERED.jsonl TRIP.jsonl PARTS.jsonl PREFETCH.jsonl MIXED.jsonl > emulator/time/gpus/h200.json
 
 Every number says where it is from. `measured` is a line of the micro-measurements, `published` somebody's document,
 `inferred` worked out. No number is fitted to a kernel that the model is judged by."""
@@ -344,6 +344,12 @@ def main() -> None:
 
     def by_beside(name: str) -> dict:
         return by_units(beside(name), f"{name} of a warp beside two warpgroups that multiply, over alone", "beside")
+
+    # Pairs of 16 bits take as long as logic there, though alone half as long.
+    mixed_cycles = {name: find("mixed", form="bf16 RS n128", work=128, warpgroups=2, **{"class": name})["cycles"] for name in ("fma.rn.bf16x2", "lop3.b32")}
+    of_logic = beside("lop3.b32") * classes["logic"]["interval"]["value"] / classes["fma16"]["interval"]["value"]
+    classes["fma16"]["beside"] = by_units(round(of_logic * mixed_cycles["fma.rn.bf16x2"] / mixed_cycles["lop3.b32"], 2),
+                                          "fma.rn.bf16x2 between wgmmas of two warpgroups over lop3.b32 there, times that one's: over alone", "mixed")
 
     # Sums of products have three registers each, from two banks; what a taken branch leaves empty is what a loop of 128
     # takes more than it has instructions, three of which are the loop's own.

@@ -174,7 +174,8 @@ void Clock::issue(WarpClock& warp, const Instruction& in, Mask active, double ti
   if (active == 0) return;
   const auto pipe = static_cast<std::size_t>(cost.time.pipe);
   const bool is_beside_wgmma = sm.tensor > time && !gpu_.wgmma.empty();  // both want the registers
-  const double interval = cost.time.interval * cost.repeat * (is_beside_wgmma ? gpu_.beside_wgmma[pipe] : 1);
+  const double beside = cost.time.beside > 0 ? cost.time.beside : gpu_.beside_wgmma[pipe];
+  const double interval = cost.time.interval * cost.repeat * (is_beside_wgmma ? beside : 1);
   if (pipe != 0) {
     core.pipe[pipe] = std::max(core.pipe[pipe], time) + interval;
     sm.pipe_busy[pipe] += interval / gpu_.sub_cores;

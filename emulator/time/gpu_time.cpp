@@ -76,6 +76,7 @@ void read_classes(const Reader& reader, GpuTime& gpu) {
     time.interval = reader.number(reader.object(json, path + ".", "interval"), path + ".interval");
     time.latency = reader.number(reader.object(json, path + ".", "latency"), path + ".latency");
     if (json.contains("slots")) time.slots = reader.number(json.at("slots"), path + ".slots");
+    if (json.contains("beside")) time.beside = reader.number(json.at("beside"), path + ".beside");
     if (json.contains("holds_warp")) time.holds_warp = reader.number(json.at("holds_warp"), path + ".holds_warp") != 0;
     gpu.classes[name] = time;
   }

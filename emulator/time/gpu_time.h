@@ -25,6 +25,7 @@ struct ClassTime {
   double interval = 0;      ///< cycles of its sub-core's pipe
   double latency = 0;       ///< cycles until its result can be used
   double slots = 1;         ///< machine instructions that the assembler makes of it, each of which takes the interval
+  double beside = 0;        ///< its interval while a wgmma is at work, over that without; 0: as its pipe's
   bool holds_warp = false;  ///< its warp goes on when the pipe has taken it
 };
 

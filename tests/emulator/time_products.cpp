@@ -9,15 +9,15 @@
 
 namespace tessera::emulator::time_test {
 
-TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate") {
-  const auto cycles_of = [](int products, int count) {
+TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate, with pairs of 16 bits a quarter") {
+  const auto cycles_of = [](int products, int count, const char* instruction) {
     std::string body = "setp.ge.u32 q, r0, 128;\n@q bra WORK;\nmov.b64 d2, 0x4000004000010000;\n.reg .f32 c<4>;\n";
     for (int i = 0; i < 4; ++i) body += fmt::format("mov.f32 c{}, 0f00000000;\n", i);
     body += "wgmma.fence.sync.aligned;\n" +
             repeated("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {c0, c1, c2, c3}, d2, d2, 1, 1, 1, 0, 0;\n",
                      products) +
             "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\nbra END;\nWORK:\n";
-    for (int i = 0; i < count; ++i) body += fmt::format("fma.rn.f32 f{0}, f{0}, f15, f15;\n", i % 8);
+    for (int i = 0; i < count; ++i) body += fmt::format(fmt::runtime(instruction), 4 + i % 8);
     DeviceOptions options;
     options.time = find_gpu_time("h200");
     options.num_sms = sms_of(*options.time);
@@ -29,12 +29,17 @@ TEST_CASE("time: beside a wgmma the multiply-add pipe has half of its rate") {
     REQUIRE(findings.empty());
     return device.take_times().at(0).cycles;
   };
-  const double interval = h200().class_of("fma32").interval;
-  CHECK((cycles_of(1, 2600) - cycles_of(1, 2000)) / 600 == doctest::Approx(interval).epsilon(0.03));
-  // While 199 more products are at work, the pipe does only a part of what it does without.
   const double work = 199 * h200().wgmma.at("bf16 SS").at(8);
-  const double part = 1 / h200().beside_wgmma[static_cast<std::size_t>(Pipe::fma)];
-  CHECK(cycles_of(200, 5000) - cycles_of(1, 5000) == doctest::Approx(work * (1 - part)).epsilon(0.05));
+  const auto check = [&](const char* instruction, const char* name, double beside) {
+    CAPTURE(name);
+    const double alone = (cycles_of(1, 2600, instruction) - cycles_of(1, 2000, instruction)) / 600;
+    CHECK(alone == doctest::Approx(h200().class_of(name).interval).epsilon(0.03));
+    // While 199 more products are at work, the pipe does only a part of what it does without.
+    CHECK(cycles_of(200, 5000, instruction) - cycles_of(1, 5000, instruction) ==
+          doctest::Approx(work * (1 - 1 / beside)).epsilon(0.05));
+  };
+  check("fma.rn.f32 f{0}, f{0}, f15, f15;\n", "fma32", h200().beside_wgmma[static_cast<std::size_t>(Pipe::fma)]);
+  check("fma.rn.bf16x2 r{0}, r{0}, r15, r15;\n", "fma16", 4);
 }
 
 TEST_CASE("time: operands of a wgmma come while the one before it multiplies") {
