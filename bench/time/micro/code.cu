@@ -1,7 +1,7 @@
 // What instructions take that are not in a loop: straight code of 16 to 128 KiB, its first execution in a launch and
 // the next one, by warps of a sub-core; instructions whose predicate is false; constants that are loaded (LDC), which
-// the assembler makes of parameters that a predicated or a 64-bit instruction wants in registers. One JSON object a
-// line.
+// the assembler makes of parameters that a predicated or a 64-bit instruction wants in registers. Cycles are those of
+// the CTA's slowest warp by its own clock. One JSON object a line.
 //
 //   nvcc -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a code.cu -o code && ./code > code.jsonl
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-enum class What { fma, alu, off_fma, off_alu, off_load, off_lea, constant, off_constant, mixed };
+enum class What { fma, alu, mixed, off_fma, off_alu, off_load, off_constant };
 
 __constant__ int g_table[2048];
 
@@ -42,7 +42,6 @@ __device__ __forceinline__ void one(int i, float (&f)[8], unsigned (&u)[8], unsi
     asm volatile("{\n.reg .pred q;\nsetp.ne.u32 q, %2, 0;\n@q ld.global.cg.u32 %0, [%1];\n}"
                  : "+r"(u[k])
                  : "l"(from + 32 * k), "r"(p));
-  if constexpr (kWhat == What::constant) asm volatile("ld.const.u32 %0, [%1];" : "=r"(u[k]) : "l"(constants + 4 * i));
   if constexpr (kWhat == What::off_constant)
     asm volatile("{\n.reg .pred q;\nsetp.ne.u32 q, %2, 0;\n@q ld.const.u32 %0, [%1];\n}"
                  : "+r"(u[k])
@@ -99,10 +98,10 @@ void show(const char* name, unsigned p = 0) {
     for (const int warps : {4, 8, 16, 32}) {
       std::vector<double> firsts, nexts;
       for (int round = 0; round < 9; ++round) {
-        cudaMemset(g_flush, round, kFlush);
+        CHECK(cudaMemset(g_flush, round, kFlush));
         straight<kWhat, kCount><<<ctas, 32 * warps>>>(g_out, p, reinterpret_cast<const unsigned*>(g_flush), 3);
         std::vector<long long> host(16 + 2 * 32 * ctas);
-        cudaMemcpy(host.data(), g_out, host.size() * 8, cudaMemcpyDeviceToHost);
+        CHECK(cudaMemcpy(host.data(), g_out, host.size() * 8, cudaMemcpyDeviceToHost));
         double first = 0, next = 0;
         for (int c = 0; c < ctas; ++c) {
           long long f = 0, n = 0;
@@ -115,30 +114,30 @@ void show(const char* name, unsigned p = 0) {
         firsts.push_back(first), nexts.push_back(next);
       }
       std::sort(firsts.begin(), firsts.end()), std::sort(nexts.begin(), nexts.end());
-      std::printf(
+      printf(
           "{\"code\": \"%s\", \"predicate\": %u, \"instructions\": %d, \"ctas\": %d, \"warps\": %d, \"first\": %.0f, "
           "\"again\": %.0f, "
           "\"first_each\": %.3f, \"again_each\": %.3f, \"least_first\": %.0f, \"most_first\": %.0f}\n",
           name, p, kCount, ctas, warps, firsts[4], nexts[4], firsts[4] / kCount / (warps / 4),
           nexts[4] / kCount / (warps / 4), firsts.front(), firsts.back());
-      std::fflush(stdout);
+      fflush(stdout);
     }
 }
 
 }  // namespace
 
 int main() {
-  cudaMalloc(&g_flush, kFlush);
-  cudaMalloc(&g_out, 1 << 20);
+  CHECK(cudaMalloc(&g_flush, kFlush));
+  CHECK(cudaMalloc(&g_out, 1 << 20));
   int table[256];
   for (int i = 0; i < 256; ++i) table[i] = (i + 1) % 64;
-  cudaMemcpyToSymbol(g_table, table, sizeof table);
+  CHECK(cudaMemcpyToSymbol(g_table, table, sizeof table));
   for (int threads : {1, 32}) {
     chain_of_constants<<<1, threads>>>(g_out, 0);
     chain_of_constants<<<1, threads>>>(g_out, 0);
     long long took[2];
-    cudaMemcpy(took, g_out, 16, cudaMemcpyDeviceToHost);
-    std::printf("{\"chain_of_constants\": %d, \"cycles\": %.2f}\n", threads, static_cast<double>(took[0]) / 64);
+    CHECK(cudaMemcpy(took, g_out, 16, cudaMemcpyDeviceToHost));
+    printf("{\"chain_of_constants\": %d, \"cycles\": %.2f}\n", threads, static_cast<double>(took[0]) / 64);
   }
   show<What::fma, 64>("fma");
   show<What::fma, 512>("fma");
@@ -154,5 +153,5 @@ int main() {
   show<What::off_alu, 512>("off_alu", 1);
   show<What::off_constant, 512>("off_constant");
   show<What::off_constant, 512>("off_constant", 1);
-  if (cudaDeviceSynchronize() != cudaSuccess) return std::puts("{\"error\": 1}"), 1;
+  CHECK(cudaDeviceSynchronize());
 }
