@@ -43,16 +43,24 @@ std::uint32_t word_at(const std::byte* block, int word) {
 unsigned code_at(OperandType type, const std::byte* block, const WeightPlace& place) {
   const bool is_second = place.word % 2 != 0;
   const int first = place.word - (is_second ? 1 : 0);
+  WordPair pair{word_at(block, first), word_at(block, first + 1)};
+  if (is_e2m1(type)) pair = pair_of_sum(pair.first, pair.second);
   unsigned code = 0;
   for (int bit = 0; bit < 4; ++bit) {
     const PlacedCode placed = placed_code(type, 1u << bit, is_second, place.reg, place.half);
-    if (((word_at(block, first) & placed.first) | (word_at(block, first + 1) & placed.second)) != 0) code |= 1u << bit;
+    if (((pair.first & placed.first) | (pair.second & placed.second)) != 0) code |= 1u << bit;
   }
   return code;
 }
-void add_to_word(std::byte* block, int word, std::uint32_t bits) {
-  const std::uint32_t value = word_at(block, word) | bits;
-  std::memcpy(block + 4 * word, &value, 4);
+void set_word(std::byte* block, int word, std::uint32_t value) { std::memcpy(block + 4 * word, &value, 4); }
+void add_to_word(std::byte* block, int word, std::uint32_t bits) { set_word(block, word, word_at(block, word) | bits); }
+/// All codes of a block of e2m1 are there.
+void finish_pairs(std::byte* block) {
+  for (int word = 0; word < kWeightCodeBytes / 4; word += 2) {
+    const WordPair pair = pair_with_sum(word_at(block, word), word_at(block, word + 1));
+    set_word(block, word, pair.first);
+    set_word(block, word + 1, pair.second);
+  }
 }
 std::uint16_t half_at(const std::byte* at) {
   std::uint16_t value = 0;
@@ -170,6 +178,9 @@ Tensor pack_weights(const WeightRows& rows) {
         add_to_word(block, place.word - (is_second ? 1 : 0), placed.first);
         add_to_word(block, place.word + (is_second ? 0 : 1), placed.second);
       }
+  if (is_e2m1(w.type))
+    for (std::size_t at = 0; at < packed.bytes.size(); at += static_cast<std::size_t>(weight_block_bytes(w)))
+      finish_pairs(packed.bytes.data() + at);
   return packed;
 }
 

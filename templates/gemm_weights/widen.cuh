@@ -7,8 +7,8 @@
 // FMA.
 //
 // Products of few rows are limited by how many instructions a multiprocessor issues beside by memory, so the codes lie
-// such that a register needs one rotation and one mask, but for one, of two words, which needs half an instruction
-// more.
+// such that a register needs one rotation and one mask, but for one, of the sum of two words, which needs half an
+// instruction more.
 #pragma once
 
 #include "ptx/narrow.cuh"
@@ -40,9 +40,9 @@ __device__ __forceinline__ unsigned widen_e2m1(unsigned word) {
   if constexpr (kDType == DType::bf16) return shifted<kBits>(word) & 0x81C081C0u;
   return (shifted<kBits>(word) & 0x80008000u) | (rotated<kBits + 3>(word) & 0x0E000E00u);
 }
-// What two words leave over: their register 3.
-__device__ __forceinline__ unsigned left_over(unsigned first, unsigned second) {
-  return ptx::select_bits(kLeftOfFirst, first, second << kShiftOfSecond);
+// What has register 3 of two words (pair_with_sum()).
+__device__ __forceinline__ unsigned sum_of_pair(unsigned first, unsigned second) {
+  return first + (second << kShiftOfSecond);
 }
 
 // Words of a thread's two rows: scales, or zero points.
@@ -138,7 +138,7 @@ __device__ __forceinline__ unsigned widen_register(unsigned first, unsigned seco
   constexpr bool kIsSecond = kStep % 2 != 0;
   const unsigned scale = scales.template scale<kR % 2, kStep>(), own = kIsSecond ? second : first;
   if constexpr (is_e2m1(C.facts.b_type)) {
-    const unsigned word = kR == 3 ? left_over(first, second) : own;
+    const unsigned word = kR == 3 ? sum_of_pair(first, second) : own;
     return ptx::mul_x2<kDType>(widen_e2m1<kDType, code_rotation(kIsSecond, kR)>(word), scale);
   } else {
     if constexpr (counts_codes(C)) {

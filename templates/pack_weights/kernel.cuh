@@ -63,6 +63,7 @@ __device__ __forceinline__ unsigned rotated_right(unsigned word, int bits) {
   return bits == 0 ? word : word >> bits | word << (32 - bits);
 }
 // Register r of a step of 16 of k, into the word of the step and that of the other step of its pair (placed_code()).
+// Words of e2m1 are then made such that their sum has register 3.
 template <Config C>
 __device__ __forceinline__ void place(unsigned codes, bool is_second, int r, unsigned& own, unsigned& other) {
   if constexpr (C.format == WeightFormat::int4) {
@@ -103,6 +104,14 @@ __device__ __forceinline__ void code_words(const Source<C>& source, int first_ro
       unsigned pair = eight >> (lane % 4 * 8) & 0xff;
       if (C.format == WeightFormat::nvfp4 && (zeros[r % 2] >> step & 1) != 0) pair &= 0x88;
       place<C>(pair, step % 2 != 0, r, words[step], words[step ^ 1]);
+    }
+  }
+  if constexpr (C.format != WeightFormat::int4) {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const WordPair pair = pair_with_sum(words[i], words[i + 1]);
+      words[i] = pair.first;
+      words[i + 1] = pair.second;
     }
   }
 }

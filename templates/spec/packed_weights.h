@@ -9,9 +9,10 @@
 //
 //   e2m1   where few instructions put it into bf16: register 0 has its codes in place, sign in bit 15 and exponent and
 //          mantissa in bits 8..6; rotating the word to the left by 4 does that for register 1, by 10 for register 2.
-//          What is left of a word, bits 10, 9, 1 and 0 of each half, and those of the next one (words in pairs, for 32
-//          of k) shifted to the left by 2 are one word, which rotated by 6 has register 3 of the first one in place, by
-//          12 that of the second. (No four rotations fill a word of its own)
+//          What is left of a word, bits 10, 9, 1 and 0 of each half, is chosen such that the first word of a pair (of
+//          32 of k) and four times the second add up to one which rotated by 6 has register 3 of the first in place, by
+//          12 that of the second (pair_with_sum()): a sum is one instruction, putting together by a mask would be two.
+//          (No four rotations fill a word of its own)
 //   int4   register r in bits 4 r + 3 .. 4 r of each half, as 0 to 15: of two's complement plus 8
 //
 // Scales belong to the pair of rows 16 w + g and that + 8, 32 pairs side by side, in the order of w * 8 + g:
@@ -60,14 +61,14 @@ TESSERA_HD constexpr int weight_block_bytes(const PackedWeights& w) {
   return kWeightCodeBytes + kWeightPairs * pair_bytes(w);
 }
 
-// How far to the left a word is rotated that has register r of an e2m1 in place: its own word, or for register 3 what a
-// pair of words leaves over, of which the first one has these bits.
+// How far to the left a word is rotated that has register r of an e2m1 in place: its own word, or for register 3 the
+// sum of the first word of the pair and the second one shifted, to which the first has these bits to choose.
 TESSERA_HD constexpr int code_rotation(bool is_second, int r) {
   return r == 0 ? 0 : r == 1 ? 4 : r == 2 ? 10 : is_second ? 12 : 6;
 }
 inline constexpr unsigned kLeftOfFirst = 0x06030603;
 inline constexpr int kShiftOfSecond = 2;
-// A code in its pair of words.
+// A code in its pair of words; of register 3 before they are made such that their sum has it (pair_with_sum()).
 struct PlacedCode {
   unsigned first = 0;
   unsigned second = 0;
@@ -87,6 +88,34 @@ TESSERA_HD constexpr PlacedCode placed_code(OperandType type, unsigned code, boo
     }
   }
   return placed;
+}
+
+// Words of a pair of e2m1. What each leaves over is given as the sum is to have it, the second's shifted; four bits of
+// the sum one behind the other are two of each word, so that what is missing in them tells both, from below upwards.
+struct WordPair {
+  unsigned first = 0;
+  unsigned second = 0;
+
+  TESSERA_HD friend constexpr bool operator==(const WordPair&, const WordPair&) = default;
+};
+TESSERA_HD constexpr WordPair pair_with_sum(unsigned first, unsigned second) {
+  const unsigned wanted = (first & kLeftOfFirst) | (second & kLeftOfFirst) << kShiftOfSecond;
+  first &= ~kLeftOfFirst;
+  second &= ~kLeftOfFirst;
+  unsigned sum = first + (second << kShiftOfSecond), added = 0;
+  for (int half = 0; half < 32; half += 16) {
+    for (int at = half; at < half + 16; at += 9) {
+      const unsigned missing = (((wanted >> at) - (sum >> at)) & 15u) << at;
+      sum += missing;
+      added |= missing;
+    }
+  }
+  return {first | (added & kLeftOfFirst), second | (added >> kShiftOfSecond & kLeftOfFirst)};
+}
+TESSERA_HD constexpr WordPair pair_of_sum(unsigned first, unsigned second) {
+  const unsigned sum = first + (second << kShiftOfSecond);
+  return {(first & ~kLeftOfFirst) | (sum & kLeftOfFirst),
+          (second & ~kLeftOfFirst) | (sum >> kShiftOfSecond & kLeftOfFirst)};
 }
 
 // A weight's place in its block: row 0 to 63, k 0 to 127.

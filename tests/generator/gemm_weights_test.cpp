@@ -307,6 +307,24 @@ TEST_CASE("pack_weights: refusals") {
   CHECK(of({{"arch", "sm_100a"}}) == "pack_weights has no kernel for arch sm_100a: there is one for sm_90a");
 }
 
+TEST_CASE("packed weights: a pair of words is made such that its sum has what both leave over") {
+  std::uint64_t state = 1;
+  const auto next = [&] {
+    return static_cast<unsigned>((state = state * 6364136223846793005u + 1442695040888963407u) >> 32);
+  };
+  for (int i = 0; i < 10000; ++i) {
+    const unsigned first = next(), second = next();
+    const WordPair pair = pair_with_sum(first, second);
+    const unsigned sum = pair.first + (pair.second << kShiftOfSecond);
+    const unsigned of_second = kLeftOfFirst << kShiftOfSecond;
+    REQUIRE((sum & kLeftOfFirst) == (first & kLeftOfFirst));
+    REQUIRE((sum & of_second) == (second << kShiftOfSecond & of_second));
+    REQUIRE((pair.first & ~kLeftOfFirst) == (first & ~kLeftOfFirst));
+    REQUIRE((pair.second & ~kLeftOfFirst) == (second & ~kLeftOfFirst));
+    REQUIRE(pair_of_sum(pair.first, pair.second) == WordPair{first, second});
+  }
+}
+
 TEST_CASE("packed weights: every bit of a block is one weight's, and scales have places of their own") {
   for (const OperandType type : {OperandType::mxfp4, OperandType::int4}) {
     std::set<std::pair<int, int>> bits;
