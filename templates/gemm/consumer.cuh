@@ -170,6 +170,52 @@ struct Consumer {
     pass_turn();
   }
 
+  // Steps as in multiply_scaled until `until` are left, added to groups kFrom to kTo - 1 of eight columns.
+  template <int kFrom, int kTo, class Scales>
+  __device__ __forceinline__ void multiply_until(int until, int& left, int& step, Scales& next,
+                                                 StepOperands<C>& operands, Accumulators<C>& accumulators,
+                                                 const TileIndex& tile) {
+    OfInstruction<C> of_step;
+#pragma unroll 1
+    while (left > until) {
+      common::RingPosition<C.stages> following = ring;
+      following.advance();
+      const int next_step = schedule.after(step);
+      const Scales scales = next;
+      ptx::wgmma_fence();
+      issue_block<C>(of_step, operands.a(0), operands.b(0), 0);
+      ptx::wgmma_commit_group();
+      operands.move_to(following.slot);
+      if (--left > 0) {
+        ptx::mbarrier_wait_parity(barriers.full[following.slot], following.parity);
+        next = Scales(tile, smem, following.slot, first_block, next_step);
+      }
+      ptx::wgmma_wait_group<0>();
+      Mma<C>::hold(of_step);
+      __syncwarp();
+      release(ring.slot);
+      scales.template add<kFrom, kTo>(accumulators[0], of_step, 0);
+      ring = following;
+      step = next_step;
+    }
+  }
+
+  // The sums of the other part's columns, which are the second half, go out before the last steps (shares_steps).
+  template <int kOffset>
+  __device__ __forceinline__ void multiply_shared(Accumulators<C>& accumulators, const TileIndex& tile) {
+    using Scales = BlockScales<C, kOffset>;
+    constexpr int kGroups = C.tile_n / 8;
+    clear<C>(accumulators);
+    StepOperands<C> operands(a_of(0, 0), b_of(0));
+    operands.move_to(ring.slot);
+    ptx::mbarrier_wait_parity(barriers.full[ring.slot], ring.parity);
+    int step = schedule.k_begin, left = schedule.steps();
+    Scales next(tile, smem, ring.slot, first_block, step);
+    multiply_until<0, kGroups>(schedule.shared, left, step, next, operands, accumulators, tile);
+    send_other_half<C>(accumulators, incoming_sums<C>(smem, warpgroup), barriers.fetched[0], schedule.place);
+    multiply_until<0, kGroups / 2>(0, left, step, next, operands, accumulators, tile);
+  }
+
   // Tiles with products of factors. Beside the first products of a tile the next one is found, beside its last ones
   // staging memory is waited for, and its first sums are written, not added to zeros: with that, stores of each warp
   // and factors that are ready, contiguous groups of 16 steps took 0.93 to 0.98 of the time on an H200.
@@ -301,7 +347,9 @@ struct Consumer {
   // products of 4,096 x 2,112 x 7,168 on an H100 a tenth slower.
   __device__ __forceinline__ void multiply_scaled(Accumulators<C>& accumulators, const TileIndex& tile) {
     constexpr int kHalf = kScaleBlock / 2;
-    if constexpr (C.tile_n % kScaleBlock == 0) {
+    if constexpr (shares_steps(C)) {
+      multiply_shared<C.tile_n == kScaleBlock ? 0 : -1>(accumulators, tile);
+    } else if constexpr (C.tile_n % kScaleBlock == 0) {
       multiply_scaled<0>(accumulators, tile);
     } else if constexpr (C.tile_n % kHalf == 0 && C.tile_n > kHalf && b_scale_block(C) == ScaleBlock::square) {
       if (tile.column % kScaleBlock == 0) {
@@ -325,7 +373,7 @@ struct Consumer {
       epilogue.store(WholeSums<C>{accumulators}, tile.row + first_block * kBlockRows, tile.column, tile.batch);
     } else if constexpr (sends_sums(C)) {
       const unsigned incoming = incoming_sums<C>(smem, warpgroup);
-      send_partial_sums<C>(accumulators, incoming, barriers.fetched[0], schedule.place);
+      if constexpr (!shares_steps(C)) send_partial_sums<C>(accumulators, incoming, barriers.fetched[0], schedule.place);
       ptx::mbarrier_wait_parity_acquire_cluster(barriers.fetched[0], 0);
       epilogue.store(ReceivedSums<C>{accumulators, incoming, schedule.place.k}, tile.row + first_block * kBlockRows,
                      tile.column + schedule.place.k * stored_columns(C), tile.batch);

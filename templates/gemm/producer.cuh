@@ -131,6 +131,7 @@ template <Config C, bool kIsStreamed>
 __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
                                               TileSchedule<C, Walker::thread>& schedule) {
   constexpr SmemLayout kLayout = smem_layout(C);
+  constexpr int kHalf = C.tile_n / 2;  // of the columns, where CTAs share steps: a slot has the own ones first
   constexpr int kBytesOfA = is_gathered(C) ? 0 : a_slot_bytes(C);  // other warps copy rows by a list (gather.cuh)
   const Barriers barriers = barriers_at<C>(smem);
   const ClusterPlace<C>& place = schedule.place;
@@ -168,10 +169,14 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
     }
     addend.begin(tile, place.k);
 #pragma unroll 1
-    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+    for (int step = schedule.k_begin, left = schedule.steps(); left > 0; step = schedule.after(step), --left) {
       const unsigned full = barriers.full[ring.slot];
       ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), ring.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full, unwritten > 0 ? kBytesOfA + b_slot_bytes(C) : bytes);
+      const bool is_shared = shares_steps(C) && left <= schedule.shared;  // the own columns alone, in whole boxes
+      int of_step = unwritten > 0 ? kBytesOfA + b_slot_bytes(C) : bytes;
+      if constexpr (shares_steps(C))
+        of_step = ((unwritten > 0 ? C.tile_m : a_rows) + (is_shared ? kHalf : 2 * kHalf)) * kStepBytes;
+      ptx::mbarrier_arrive_expect_tx(full, of_step);
       if constexpr (!is_gathered(C))
         load_operand<C, a_layout(C), C.tile_m, C.cluster_n, a_box_rows(C), kIsStreamed && is_swapped(C)>(
             p.a, smem + kLayout.a.offset + ring.slot * a_slot_bytes(C), full, place.n, a_ctas, step, a_begin,
@@ -179,6 +184,13 @@ __device__ __forceinline__ void produce_tiles(const Params& p, unsigned smem,
       const unsigned of_b = smem + kLayout.b.offset + ring.slot * b_slot_bytes(C);
       if constexpr (is_dual(C)) {
         load_dual<C, kIsStreamed>(p, of_b, full, place.m, b_ctas, step, tile.column / 2, tile.b_batch);
+      } else if constexpr (shares_steps(C)) {
+        const int own = tile.column + place.k * kHalf, others = tile.column + (1 - place.k) * kHalf;
+        load_operand<C, b_layout(C), kHalf, 1, kHalf, kIsStreamed>(p.b, of_b, full, 0, 0, step, own, kHalf,
+                                                                   tile.b_batch);
+        if (!is_shared)
+          load_operand<C, b_layout(C), kHalf, 1, kHalf, kIsStreamed>(p.b, of_b + kHalf * kStepBytes, full, 0, 0, step,
+                                                                     others, kHalf, tile.b_batch);
       } else {
         load_operand<C, b_layout(C), b_slot_rows(C), C.cluster_m, b_box_rows(C), kIsStreamed && !is_swapped(C)>(
             p.b, of_b, full, place.m, b_ctas, step, b_begin, unwritten > 0 ? b_slot_rows(C) : b_rows, tile.b_batch);

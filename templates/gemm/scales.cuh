@@ -144,7 +144,7 @@ struct ScaleLoader {
     if (lane == 0) {
       common::RingPosition<C.stages> own = ring;
 #pragma unroll 1
-      for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+      for (int step = schedule.k_begin, left = schedule.steps(); left > 0; step = schedule.after(step), --left) {
         const unsigned full = barriers.full[own.slot], to = scales_of<C>(smem, own.slot);
         ptx::mbarrier_wait_parity(common::empty_behind<C.stages>(full), own.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(full, a.bulk_bytes() + b.bulk_bytes());
@@ -160,7 +160,7 @@ struct ScaleLoader {
   template <class AnySourceOfA>
   __device__ __forceinline__ void load(const AnySourceOfA& a, const SourceOfB& b, int steps_of_matrix) {
 #pragma unroll 1
-    for (int step = schedule.k_begin; step < schedule.k_end; ++step) {
+    for (int step = schedule.k_begin, left = schedule.steps(); left > 0; step = schedule.after(step), --left) {
       const unsigned empty = barriers.empty[ring.slot], to = scales_of<C>(smem, ring.slot);
       // A consumer may wait for what is pending, before it gives the slot back.
       if (pending > 0 && !__all_sync(0xffffffff, ptx::mbarrier_test_wait_parity(empty, ring.parity ^ 1))) drain();
@@ -459,6 +459,8 @@ struct BlockScales {
 
   // sums += factors * of_step, of an instruction's columns, in the order of the accumulators: sorted by factors, as the
   // compiler would have it, that takes products of 4,096 rows on an H100 5 % longer.
+  // kFrom, kTo: groups of eight of the instruction's columns.
+  template <int kFrom = 0, int kTo = instruction_columns(C) / 8>
   __device__ __forceinline__ void add(Block<C>& sums, const OfInstruction<C>& of_step, int part) const {
     constexpr int kGroupsOfPart = instruction_columns(C) / 8;
     float factors[kGroups][2];
@@ -479,7 +481,7 @@ struct BlockScales {
       }
     };
 #pragma unroll
-    for (int i = 0; i < kGroupsOfPart; ++i) {
+    for (int i = kFrom; i < kTo; ++i) {
       const int group = part * kGroupsOfPart + i;
       float of_columns[2] = {1, 1};
       if constexpr (kHasColumns) ptx::ld_shared_v2_f32(columns + 32 * group, of_columns);

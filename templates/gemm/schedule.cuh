@@ -73,6 +73,7 @@ struct TileSchedule {
   const int items;    // without groups
   const int k_begin;  // steps along K
   const int k_end;
+  const int shared;  // steps behind these, of the CTA's own columns alone (shares_steps)
   // Where there are groups: that of the item which was asked for last, and the items of those before it.
   int group = 0;
   int before = 0;
@@ -83,8 +84,9 @@ struct TileSchedule {
         tiles_m((p.m - 1) / (C.tile_m * C.cluster_m) + 1),
         tiles_n((p.n - 1) / (C.tile_n * C.cluster_n) + 1),
         items(tiles_m * tiles_n * p.l),
-        k_begin(begin_of_part(p.k, place.k)),
-        k_end(max(part(p.k, place.k + 1), k_begin + 1)) {
+        k_begin(begin_of_part(p.k, place.k) + (place.k == 1 ? shared_steps_of(p.k) / 2 : 0)),
+        k_end(max(part(p.k, place.k + 1), k_begin + 1) - (place.k == 0 ? shared_steps_of(p.k) / 2 : 0)),
+        shared(shared_steps_of(p.k)) {
     // Without any group nothing stands behind the offset of its end.
     if constexpr (is_grouped(C))
       if (p.l > 0) read_group();
@@ -99,7 +101,17 @@ struct TileSchedule {
 
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / cluster_size(C); }
   __device__ __forceinline__ int stride() const { return static_cast<int>(gridDim.x) / cluster_size(C); }
-  __device__ __forceinline__ int steps() const { return k_end - k_begin; }
+  __device__ __forceinline__ int steps() const { return k_end - k_begin + (shares_steps(C) ? shared : 0); }
+  // Where each part has a lap of the ring besides, which writes all of every slot.
+  static __device__ __forceinline__ int shared_steps_of(int k) {
+    return shares_steps(C) && steps_of(k) >= 2 * C.stages + kSharedSteps ? kSharedSteps : 0;
+  }
+  // The step behind one: the second part ends with those that the first one ends with.
+  __device__ __forceinline__ int after(int step) const {
+    const int next = step + 1;
+    if constexpr (!shares_steps(C)) return next;
+    return place.k == 1 && next == k_end ? k_begin - shared : next;
+  }
 
   // Items that there are; of groups those up to the end of this one's group, to which the walk goes on, or all where no
   // group has it. Numbers ascend from call to call.

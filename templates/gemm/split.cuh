@@ -2,7 +2,8 @@
 // stores some columns of the tile.
 //
 // Where there is room for them (sends_sums), every CTA sends the others the sums of their columns as soon as it has
-// multiplied, and waits for as many bytes: one way through the cluster, and none of both has to stay for the other.
+// multiplied, and waits for as many bytes: one way through the cluster, and none of both has to stay for the other. Two
+// CTAs hide that behind steps of which each multiplies its own columns alone (shares_steps).
 // Elsewhere every CTA of a tile leaves its sums in its own shared memory, where the ring was, and after a barrier of
 // the cluster each fetches those of its columns from all of them.
 //
@@ -109,6 +110,19 @@ __device__ __forceinline__ void send_partial_sums(const Accumulators<C>& sums, u
   }
 }
 
+// The same of two parts that share steps: the own columns are the first half of the sums.
+template <Config C>
+__device__ __forceinline__ void send_other_half(const Accumulators<C>& sums, unsigned incoming, unsigned arrived,
+                                                const ClusterPlace<C>& place) {
+  constexpr int kGroups = stored_columns(C) / 8;
+  const int rank = (1 - place.k) * multicast_size(C) + place.rank_in_part();
+  const unsigned to = ptx::mapa(incoming, rank), barrier = ptx::mapa(arrived, rank);
+#pragma unroll
+  for (int g = kGroups; g < 2 * kGroups; ++g)
+    ptx::st_async_v4_f32(to + (g - kGroups) * kWarpgroupThreads * 16, barrier, sums[0][4 * g], sums[0][4 * g + 1],
+                         sums[0][4 * g + 2], sums[0][4 * g + 3]);
+}
+
 // Where an epilogue finds the sums of its panels: this CTA's own and those that have come, added up at once. The
 // panels' memory is that of what came: each thread has read its part before the barrier in front of the first panel.
 template <Config C>
@@ -118,6 +132,26 @@ struct ReceivedSums {
   float sums_of_columns[stored_columns(C) / 2];
 
   __device__ __forceinline__ ReceivedSums(const Accumulators<C>& own, unsigned incoming, int own_part) {
+    if constexpr (shares_steps(C)) {
+#pragma unroll
+      for (int g = 0; g < stored_columns(C) / 8; ++g) {
+        float values[4];
+        ptx::ld_shared_v4_f32(incoming + g * kWarpgroupThreads * 16, values);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) sums_of_columns[4 * g + v] = own[0][4 * g + v] + values[v];
+      }
+    } else {
+      add_parts(own, incoming, own_part);
+    }
+  }
+
+  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int, int panel) const {
+#pragma unroll
+    for (int v = 0; v < kRegisters; ++v) sums[v] = sums_of_columns[panel * kRegisters + v];
+  }
+
+ private:
+  __device__ __forceinline__ void add_parts(const Accumulators<C>& own, unsigned incoming, int own_part) {
 #pragma unroll
     for (float& sum : sums_of_columns) sum = 0.0f;
 #pragma unroll
@@ -136,11 +170,6 @@ struct ReceivedSums {
         for (int v = 0; v < 4; ++v) sums_of_columns[4 * g + v] += values[v];
       }
     }
-  }
-
-  __device__ __forceinline__ void operator()(float (&sums)[kRegisters], int, int panel) const {
-#pragma unroll
-    for (int v = 0; v < kRegisters; ++v) sums[v] = sums_of_columns[panel * kRegisters + v];
   }
 };
 

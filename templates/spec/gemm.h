@@ -239,6 +239,14 @@ TESSERA_HD constexpr bool sends_sums(const Config& c) {
   return c.split_k > 1 && has_scale_blocks(c) && blocks(c) == 1 && !shares_code(c) &&
          consumer_warpgroups(c) * incoming_bytes(c) <= kMostIncomingBytes;
 }
+// Whether the sums go out before the last steps: of these, which lie in the middle of K, each of two CTAs takes its own
+// columns alone, while the other's sums come. A slot has the own columns first. 128 x 4,096 x 7,168 on an H200 took 1 %
+// less so, with four such steps 0.5 %, with eight 2 % more.
+inline constexpr int kSharedSteps = 2;
+TESSERA_HD constexpr bool shares_steps(const Config& c) {
+  return sends_sums(c) && c.split_k == 2 && multicast_size(c) == 1 && !is_swapped(c) &&
+         b_scale_block(c) == ScaleBlock::square && (c.tile_n == kScaleBlock / 2 || c.tile_n == kScaleBlock);
+}
 // Of a warpgroup, for its panels.
 TESSERA_HD constexpr int staging_bytes(const Config& c) {
   const int panels = staging_slots(c) * staging_slot_bytes(c), incoming = sends_sums(c) ? incoming_bytes(c) : 0;
@@ -445,6 +453,7 @@ TESSERA_HD constexpr int a_box_rows(const Config& c) {
   return box_rows(c, a_layout(c), c.tile_m / c.cluster_n, is_swapped(c) ? most_box_rows(c) : c.box_m);
 }
 TESSERA_HD constexpr int b_box_rows(const Config& c) {
+  if (shares_steps(c)) return stored_columns(c);
   const int parts = is_dual(c) && c.cluster_m == 1 ? 2 : c.cluster_m;
   return box_rows(c, b_layout(c), b_slot_rows(c) / parts, is_swapped(c) ? c.box_m : most_box_rows(c));
 }
