@@ -235,7 +235,7 @@ std::string traits_of(const Config& c) {
 /// Of the speed, in a step of prefills and single queries: the model of the time takes all sequences for equal. On an
 /// H100 128 x 128 was fastest from 128 rows of a sequence on, in the mean, 64 x 64 below (docs/performance.md).
 double share_of_step(const Config& c, const Fmha& problem) {
-  if (problem.seqlen_q * c.pack_gqa < 128) return is_tile_of_singles(c) ? 1 : kUnlikely;
+  if (problem.seqlen_q * c.pack_gqa < least_rows_of_large(c)) return is_tile_of_singles(c) ? 1 : kUnlikely;
   return c.tile_m == 64 || is_tile_of_singles(c) ? kLastResort : 1;
 }
 

@@ -48,6 +48,16 @@ TESSERA_HD constexpr bool is_tile_of_singles(const Config& c) {
   return has_raw_tiles(large) ? c.tile_m == 128 && c.stages == 2 : c.tile_m == 64;
 }
 
+// From how many rows of a sequence on, in the mean, a step takes a large tile (H200, H100: bench/results/fmha-step.md):
+// where single queries are multiplied from raw slots they take as long beside tiles of 128 rows.
+TESSERA_HD constexpr int least_rows_of_large(const Config& c) {
+  Config large = c;
+  large.tile_m = 128;
+  large.tile_n = 64;
+  large.stages = 2;
+  return has_raw_tiles(large) ? 64 : 128;
+}
+
 // The head dimensions that kernels are made for.
 struct HeadDims {
   int head_dim = 0;

@@ -129,5 +129,23 @@ TEST_CASE("attention of eight rows: keys that are not dealt let the merge begin 
   CHECK_FALSE(fmha::launches_merge_late(config_with({{"tile_m", "16"}})));
 }
 
+/// Where single queries are multiplied from raw slots, tiles of 128 rows are faster from 64 rows of a sequence on, in
+/// the mean (H200, bench/results/fmha-step.md), else from 128 on.
+TEST_CASE("eight rows: a step whose tiles of few rows are raw takes large tiles sooner") {
+  const auto rows_of_tile = [](const char* heads_q, const char* tokens, const Fields& others) {
+    Fields fields{{"head_dim", "128"}, {"mask", "causal"},    {"q_layout", "ragged"}, {"kv_layout", "paged"},
+                  {"page_size", "64"}, {"split_kv", "dealt"}, {"heads_q", heads_q},   {"heads_kv", "8"},
+                  {"batch", "66"},     {"seqlen_q", tokens},  {"seqlen_k", "5120"}};
+    fields.insert(fields.end(), others.begin(), others.end());
+    return chosen_config<FmhaOperator>(problem_of("fmha", fields).as<Fmha>()).tile_m;
+  };
+  const Fields narrow{{"kv_dtype", "e4m3"}}, wide{};
+  CHECK(rows_of_tile("24", "2112", narrow) == 128);  // 96 rows
+  CHECK(rows_of_tile("16", "2112", narrow) == 128);  // 64
+  CHECK(rows_of_tile("32", "576", narrow) == 64);    // 35
+  CHECK(rows_of_tile("24", "2112", wide) == 64);
+  CHECK(rows_of_tile("32", "2112", wide) == 128);
+}
+
 }  // namespace
 }  // namespace fmha_eight_rows_test
